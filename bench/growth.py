@@ -307,7 +307,7 @@ def many_topics(count: int) -> Rig:
     rig.broker.topics.put_all([TopicConfig(topic_name=name) for name in names], rig.now_ms)
     for number, name in enumerate(names):
         facts = rig.broker.topics.facts[name]
-        facts.put_nums, facts.put_size = 1, 100
+        facts.other_nums, facts.other_size = 1, 100
         rig.broker.consumer_offsets.commit(f"G{number}", name, 0, 1, rig.now_ms)
     return rig
 

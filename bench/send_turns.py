@@ -8,7 +8,8 @@ Each build runs in a process of its own, all on the same processor. They take tu
 of the machine affect all of them. Sends are `json`, `binary` and `delayed`; a `pull` or a `pop` asks for one message. A
 turn reads frames, handles them and encodes the answers: `FrameReader`, then `decide` of `server.request_server`. Work
 that follows the answers is done between the turns. `ratio` is the time of a build divided by that of the first build in
-the same turn, as the median over all turns.
+the same turn, as the median over all turns. A build whose path ends with `+page` counts requests, as with the page of
+metrics on.
 """
 
 import argparse
@@ -28,6 +29,8 @@ SENDS_PER_TURN = 2048
 SENDS_PER_READ = 64                 # requests in the bytes of one read
 RING = 512                      # number of different sends
 WARM_UP_TURNS = 10
+PAGE_SUFFIX = "+page"
+PAGE_VARIABLE = "BENCH_HAS_PAGE"
 NOW_MS = 1_700_000_000_000
 LOG_FILE_SIZE = 64 << 20
 
@@ -77,7 +80,7 @@ def asked(kind: str) -> list[bytes]:
     return [b"".join(frames)] * (SENDS_PER_TURN // SENDS_PER_READ)
 
 
-def take_turns(kind: str, body_size: int) -> None:
+def take_turns(kind: str, body_size: int, *, has_page: bool) -> None:
     """For each line of the standard input run a turn and print its microseconds per request."""
     from regulus.broker.config import BrokerConfig
     from regulus.broker.state import BrokerState
@@ -95,13 +98,17 @@ def take_turns(kind: str, body_size: int) -> None:
         broker = BrokerState(BrokerConfig(listen_port=10911), store, now_ms=NOW_MS, seed=1)
         broker.topics.put(TopicConfig(topic_name="BenchLoad", read_queue_nums=4, write_queue_nums=4), NOW_MS)
         reader = FrameReader()
+        latencies = None
+        if has_page:
+            from regulus.broker.request_latencies import RequestLatencies
+            latencies = RequestLatencies()
         print("ready", flush=True)
         while sys.stdin.readline():
             if kind in READS:
-                turn(reader, sends, broker)
+                turn(reader, sends, broker, latencies)
                 while store.dispatch_behind_bytes():
                     store.dispatch(SENDS_PER_TURN, ())
-            print(f"{turn(reader, reads, broker) / SENDS_PER_TURN * 1e6:.4f}", flush=True)
+            print(f"{turn(reader, reads, broker, latencies) / SENDS_PER_TURN * 1e6:.4f}", flush=True)
             while store.dispatch_behind_bytes():
                 store.dispatch(SENDS_PER_TURN, ())
             if store.wants_allocation:
@@ -109,7 +116,7 @@ def take_turns(kind: str, body_size: int) -> None:
         store.close()
 
 
-def turn(reader: Any, reads: list[bytes], broker: Any) -> float:
+def turn(reader: Any, reads: list[bytes], broker: Any, latencies: Any) -> float:
     """Run one turn; returns its CPU seconds."""
     from regulus.broker import request_table
     from regulus.model.message_id import host_bytes
@@ -117,15 +124,24 @@ def turn(reader: Any, reads: list[bytes], broker: Any) -> float:
     from regulus.server.refusals import Refusals
     from regulus.server.request_server import decide
 
+    if latencies is not None:
+        from regulus.server.request_server import Tally
+
     peer = Peer(1, host_bytes("127.0.0.1", 50_000), host_bytes("127.0.0.1", 10911), "127.0.0.1:50000", "127.0.0.1")
     parts: list[bytes | memoryview] = []
     others: list[Any] = []
     refusals = Refusals()
+    tally = None if latencies is None else Tally(latencies)
     begin = time.process_time()
     for data in reads:
         reader.feed(data)
         parts.clear()
-        decide(reader.frames(), request_table.handle, peer, broker, NOW_MS, parts, [], others, refusals)
+        if tally is None:
+            decide(reader.frames(), request_table.handle, peer, broker, NOW_MS, parts, [], others, refusals)
+            continue
+        tally.begin_again()
+        decide(reader.frames(), request_table.handle, peer, broker, NOW_MS, parts, [], others, refusals, tally)
+        tally.parts_sent()
     spent = time.process_time() - begin
     reader.feed(b"".join(parts))
     answers = reader.frames()
@@ -140,7 +156,9 @@ def turn(reader: Any, reads: list[bytes], broker: Any) -> float:
 def measure(kind: str, builds: dict[str, Path], turns: int, body_size: int, processor: int) -> dict[str, list[float]]:
     command = [sys.executable, __file__, "--one", kind, "--body-size", str(body_size)]
     running = {name: subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                      env={**os.environ, "PYTHONPATH": str(path.resolve()), "PYTHONHASHSEED": "0"})
+                                      env={**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": str(
+                                          Path(str(path).removesuffix(PAGE_SUFFIX)).resolve()),
+                                           PAGE_VARIABLE: "yes" if str(path).endswith(PAGE_SUFFIX) else ""})
                for name, path in builds.items()}
     for process in running.values():
         os.sched_setaffinity(process.pid, {processor})
@@ -185,7 +203,7 @@ def main() -> None:
     parser.add_argument("--one", choices=KINDS, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
-        take_turns(options.one, options.body_size)
+        take_turns(options.one, options.body_size, has_page=bool(os.environ.get(PAGE_VARIABLE)))
         return
     builds = {name: Path(path) for name, _, path in (build.partition("=") for build in options.builds)}
     for kind in options.kinds.split(","):

@@ -27,6 +27,7 @@ from regulus.client.config import (
     SimpleConsumerConfig,
 )
 from regulus.client.sending.transaction_producer import TransactionProducerConfig
+from regulus.model.metrics_config import MetricsConfig
 from regulus.model.retention_rules import RetentionRules
 from regulus.model.store_rules import StoreRules
 from regulus.nameserver.config import UPDATABLE_KEYS as NAME_SERVER_KEYS
@@ -102,6 +103,9 @@ SECTIONS = (
     Section(TlsConfig, "TLS", "More about [TLS](tls.md). `tls.config.file` names a separate file with these keys, "
             "which those of the file that names it override. Files are PEM; an empty path means none. `regulus up` "
             "makes up a certificate for its gRPC port on the loopback, if `cryptography` is installed."),
+    Section(MetricsConfig, "Metrics", "The page of `regulus up`, `broker`, `nameserver` and `proxy`. More about "
+            "[metrics and probes](metrics.md). If one file serves several commands on one machine, only the first "
+            "gets the port: give each a file with its own `metricsPromExporterPort`."),
     Section(ProxyConfig, "Proxy", "The gRPC port of `regulus up` and `regulus proxy`. More about [its "
             "clients](grpc.md) and [limits](grpc.md#limits). `regulus up` does not use `namesrvAddr`, `accessKey` and "
             "`secretKey` here."),

@@ -3,6 +3,8 @@
 Run once, against the compiled form: what is attacked is what is installed.
 """
 
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,8 @@ pytestmark = pytest.mark.once
 
 SEED = 2
 SECONDS = 1.0
+LEAKED = 2 * churn.ALLOCATOR_GROWTH_MAX // (churn.TOPICS * churn.LAPS_MIN)
+"""Bytes for each deleted topic, so that a short round has twice of what is allowed."""
 FRAMES = Path(__file__).resolve().parents[1] / "golden" / "frames"
 
 
@@ -33,6 +37,20 @@ def test_what_stays_behind_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     findings = play("churn", SEED, SECONDS).findings
     assert any(text.startswith("queue_folders grew") for text in findings)
     assert any(text.startswith("document_bytes grew") for text in findings)
+
+
+def test_memory_that_a_broker_keeps_of_each_deletion_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The leak is in a module that Python imports at each start."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "from regulus.broker.topic_epochs import TopicEpochs\n"
+        "kept, note_deleted = [], TopicEpochs.note_deleted\n"
+        "def leaky(self, topic):\n"
+        f"    kept.append(b'x' * {LEAKED})\n"
+        "    note_deleted(self, topic)\n"
+        "TopicEpochs.note_deleted = leaky\n")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *filter(None, sys.path)]))
+    findings = play("churn", SEED, SECONDS).findings
+    assert [text.partition(" ")[0] for text in findings] == ["memory"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

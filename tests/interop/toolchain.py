@@ -333,6 +333,11 @@ def _debian_packages(program: str, what: str, packages: list[str]) -> tuple[Path
     return directory / "usr", {**os.environ, "LD_LIBRARY_PATH": libraries}
 
 
+def prometheus() -> tuple[Path, dict[str, str]]:
+    """The directory with Prometheus and promtool in its `bin`, and their environment. Raises ToolMissing."""
+    return _server("prometheus", "Prometheus 2.40 or newer", ["prometheus"])
+
+
 def clang16() -> tuple[Path, dict[str, str]]:
     """The compiler for tests.fuzz, and its environment: this machine's, else Debian's. Raises ToolMissing."""
     installed = shutil.which("clang-16")

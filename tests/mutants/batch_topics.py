@@ -193,7 +193,7 @@ MUTANTS = (
                "request.body_size)\n    if topic.keeps",
            new="    if topic.keeps", tests=_SEND_TESTS),
     Mutant(name="yes to an inner batch that was not stored", path=_SEND,
-           old="    appended = broker.storing.append(message, now_ms, len(inner))\n"
+           old="    appended = broker.storing.append(message, now_ms, len(inner), message_type(header.properties))\n"
                "    if appended.status is not _PUT_OK:\n        return refuse_put(request, facts, appended)\n",
            new="    appended = broker.storing.append(message, now_ms, len(inner))\n", tests=_SEND_TESTS),
     Mutant(name="yes to a batch whose sender says that a transaction is open", path=_SEND,

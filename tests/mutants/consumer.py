@@ -16,6 +16,7 @@ _FLOW = "regulus/client/core/flow_control.py"
 _REBALANCER = "regulus/client/consuming/rebalancer.py"
 _PUSH_CONSUMER = "regulus/client/consuming/push_consumer.py"
 _TASKS = "regulus/client/tasks.py"
+_POPPED_TESTS = "tests/unit/client/consuming/test_popped_consumption.py"
 _LOCKS = "regulus/client/consuming/queue_locks.py"
 _RECEIVED = "regulus/client/core/received.py"
 _RECEIVER = "regulus/client/consuming/remoting_receiver.py"
@@ -38,6 +39,10 @@ _WORKERS_TESTS = ("tests/unit/client/consuming/test_listener_workers.py",)
 
 MUTANTS = [
     # --- one taking --------------------------------------------------------------------------------------------------
+    Mutant(name="another expression waits until the receive under way ends",
+           path="regulus/client/consuming/popped_consumption.py",
+           old="if wanted.get(place) is not receiving.subscription:", new="if place not in wanted:",
+           tests=(_POPPED_TESTS + "::test_each_change_of_a_subscription_begins_another_receive",)),
     Mutant(name="a late result counts for the next owner", path=_OWNED,
            old="        if self.is_given_up:\n            return\n        commit", new="        commit",
            tests=_OWNED_TESTS),

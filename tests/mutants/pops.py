@@ -127,7 +127,7 @@ MUTANTS = (
            tests=("tests/unit/server/test_replication.py",)),
     Mutant(name="a pop that was held gets nothing of a master without its slave",
            path="regulus/server/request_server.py",
-           old="_frame_of(reply),\n                                      reply.is_firm)", new="_frame_of(reply))",
+           old="_frame_of(reply),\n                                      reply.is_firm, sent)", new="_frame_of(reply))",
            tests=("tests/unit/server/test_replication.py",)),
     Mutant(name="acks of pops that lie ahead count for nothing", path=_FLIGHTS,
            old="        self._known_from_ms = max(self._known_from_ms, time_ms)\n", new="        pass\n",

@@ -18,6 +18,7 @@ _RESEND = "regulus/client/core/resend.py"
 
 _CHECK_TESTS = ("tests/unit/server/test_deep_check_loop.py",)
 _NAME_SERVER_TESTS = ("tests/unit/server/test_name_server.py",)
+_BULK_TESTS = ("tests/unit/client/sending/test_bulk_sender.py",)
 _ROUTE_TESTS = ("tests/unit/nameserver/test_route_table.py", "tests/unit/nameserver/handlers")
 _FRAME_TESTS = ("tests/unit/wire/test_frame_reader.py", "tests/property/test_wire_frames.py")
 _FLUSH_TESTS = ("tests/unit/server/test_flush_loop.py",)
@@ -33,6 +34,22 @@ _RESEND_TESTS = ("tests/unit/client/core/test_resend.py", "tests/unit/client/sen
 
 MUTANTS = [
     # --- routes ------------------------------------------------------------------------------------------------------
+    Mutant(name="a sink's queue that is gone ends the sink", path="regulus/client/sending/bulk_sender.py",
+           old="return self.config.reroutes and is_of_a_gone_queue(failure)", new="return False", tests=_BULK_TESTS),
+    Mutant(name="a send whose queue matters goes to another one", path="regulus/client/sending/bulk_sender.py",
+           old="return self.config.reroutes and is_of_a_gone_queue(failure)", new="return is_of_a_gone_queue(failure)",
+           tests=_BULK_TESTS),
+    Mutant(name="each send of a queue that is gone finds that out again", path="regulus/client/sending/bulk_sender.py",
+           old="        queue = self._left_queue(send.queue)\n        while True:",
+           new="        queue = send.queue\n        while True:", tests=_BULK_TESTS),
+    Mutant(name="a shutdown in another event loop loses the admin client",
+           path="regulus/client/administration/admin_base.py",
+           old="        self._check_loop()\n        instance, self", new="        instance, self",
+           tests=("tests/unit/client/test_other_loop.py",)),
+    Mutant(name="an admin client that asked nothing yet is used in any event loop",
+           path="regulus/client/administration/admin_base.py",
+           old="        self._check_loop()\n        return self._instance", new="        return self._instance",
+           tests=("tests/unit/client/test_other_loop.py",)),
     Mutant(name="a registration never lapses", path=_ROUTES,
            old="if live.heard_ms + live.timeout_ms < steady_ms]", new="if False]", tests=_ROUTE_TESTS),
     Mutant(name="a heartbeat does not renew a registration", path=_ROUTES,
@@ -209,6 +226,20 @@ MUTANTS = [
     Mutant(name="a change that is not saved is a yes when asked for again", path="regulus/broker/request_table.py",
            old="            settings.use_all()\n", new="            pass\n",
            tests=("tests/unit/broker/test_settings_changes.py",)),
+    Mutant(name="the route of a retry topic that the broker deleted stays for good",
+           path="regulus/server/registration.py",
+           old="gone = [] if config.is_slave", new="gone = [] if True",
+           tests=("tests/unit/server/test_registration.py",)),
+    Mutant(name="a topic that was made again loses its route", path="regulus/server/registration.py",
+           old=" and name not in broker.topics]", new="]", tests=("tests/unit/server/test_registration.py",)),
+    Mutant(name="a topic that an operator deletes loses its route at once", path="regulus/server/registration.py",
+           old="if is_retry_topic(name) and name not", new="if name not",
+           tests=("tests/unit/server/test_registration.py",)),
+    Mutant(name="a whole registration leaves the routes of deleted retry topics",
+           path="regulus/server/registration.py", old="broker.topics.epochs.deleted_names() if names is None",
+           new="[] if names is None", tests=("tests/unit/server/test_registration.py",)),
+    Mutant(name="a broker may name topics that it does not serve", path=_ROUTES,
+           old="\n                                           if topic in of_broker])", new="])", tests=_ROUTE_TESTS),
     Mutant(name="each part of a registration has the version that counts", path="regulus/server/registration.py",
            old="timestamp=data_version.timestamp - left", new="timestamp=data_version.timestamp",
            tests=("tests/unit/server/test_registration.py",)),

@@ -38,7 +38,7 @@ MUTANTS = [
            old="            self._next_ms = steady_ms + EVENT_INTERVAL_MS", new="            pass",
            tests=("tests/unit/server/test_event_log.py",)),
     Mutant(name="a refusal is not counted", path=_REQUESTS,
-           old="            if command.code:", new="            if False:", tests=_REQUEST_TESTS),
+           old="            if code:\n", new="            if False:\n", tests=_REQUEST_TESTS),
     Mutant(name="a refusal that waits for saving is not counted", path=_REQUESTS,
            old="                _note_refusal(reply, request, peer, refusals)", new="                pass",
            tests=_REQUEST_TESTS),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from regulus.broker import request_table
 from regulus.broker.config import BrokerConfig
 from regulus.broker.outcome import Outcome, Reply
+from regulus.broker.send_facts import TopicFacts
 from regulus.broker.state import BrokerState
 from regulus.model.message_id import host_bytes
 from regulus.model.peer import Peer
@@ -24,7 +25,8 @@ NOW = 1_700_000_000_000
 PEER = Peer(1, host_bytes("10.0.0.5", 40000), host_bytes("10.0.0.1", 10911), "10.0.0.5:40000", "10.0.0.1")
 
 NAMES = st.sampled_from(["WAIT", "TAGS", "KEYS", "UNIQ_KEY", "DELAY", "MSG_REGION", "CLUSTER", "POP_CK", "TRAN_MSG",
-                         "TIMER_DELAY_MS", "a", "b", "\u4e2d", "KEYS2"]) | st.text(alphabet="abKTW_", max_size=4)
+                         "TIMER_DELAY_MS", "__SHARDINGKEY", "a", "b", "\u4e2d", "KEYS2"]) | st.text(
+                             alphabet="abKTW_", max_size=4)
 VALUES = (st.sampled_from(["true", "false", "1", "0", ""])
           | st.text(alphabet="aB1 \"\\/\n\u4e2d\U0001f600\x7f", max_size=9))
 ENDS = st.sampled_from(["\x02", "\x02", "\x02", "", "\x01", "\x02\x02"])
@@ -69,6 +71,12 @@ def told(outcome: Outcome) -> tuple[int, bytes]:
     return -1, type(outcome).__name__.encode()
 
 
+def counted(facts: TopicFacts) -> list[tuple[str, int, int, int, int, list[int]]]:
+    """What metrics tell of the sends to a topic."""
+    return [(kind, each.nums, each.size, each.batched, each.batched_size, each.larger)
+            for kind, each in facts.sent.items()]
+
+
 @given(st.fixed_dictionaries({}, optional=FIELDS), USUAL | PROPERTIES, st.binary(max_size=40), st.booleans(),
        st.sampled_from([0, 0, 0, ONEWAY_FLAG]), st.permutations(sorted(USUAL_FIELDS)),
        st.sampled_from([JSON, ROCKETMQ]))
@@ -87,7 +95,19 @@ def test_both_ways_store_and_answer_the_same(changes, properties, body, sync, fl
         assert answers[0] == answers[1]
         assert brokers[0].store._log == brokers[1].store._log
     facts = [each.send_facts.topics["TopicA"] for each in brokers]
-    assert (facts[0].put_nums, facts[0].put_size) == (facts[1].put_nums, facts[1].put_size)
+    assert counted(facts[0]) == counted(facts[1])
+
+
+@pytest.mark.parametrize("kind", [JSON, ROCKETMQ])
+@pytest.mark.parametrize("way", [False, True])
+@pytest.mark.parametrize(("name", "counted_as"), [("__SHARDINGKEY", (0, 1)), ("__shardingkey", (1, 0)),
+                                                  ("__SHARDINGKEX", (1, 0))])
+def test_a_send_with_a_sharding_key_counts_as_ordered_whichever_way_it_goes(kind, way, name, counted_as):
+    made = broker(sync=False)
+    fields = USUAL_FIELDS | {"i": f"UNIQ_KEY\x01K\x02{name}\x01s\x02"}
+    request_table.handle(request(fields, b"x", 0, as_scanned=way, kind=kind), PEER, made, NOW)
+    facts = made.send_facts.topics["TopicA"]
+    assert (facts.normal.nums, facts.fifo.nums) == counted_as
 
 
 @pytest.mark.parametrize(("sync", "waits", "is_awaited"), [

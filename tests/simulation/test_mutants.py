@@ -49,7 +49,7 @@ def everywhere(patch: Patch, own: Any, stand_in: Any) -> None:
 
 
 def locks_are_given_to_all(patch: Patch) -> None:
-    patch.setattr(QueueLocks, "lock", lambda self, group, client_id, queues, now_ms: list(queues))
+    patch.setattr(QueueLocks, "lock", lambda self, group, client_id, queues, now_ms, channel: list(queues))
 
 
 def offsets_are_committed_early(patch: Patch) -> None:

@@ -22,7 +22,8 @@ from collections.abc import Iterator, Sequence
 from regulus.broker.message_store import MessageStore
 from regulus.broker.placement import parked_again, when_due
 from regulus.broker.storing import Storing
-from regulus.errors import HeaderError
+from regulus.errors import HeaderError, StoreError
+from regulus.model.message_type import DELAY
 from regulus.model.store_result import PutStatus, QueueUnit
 from regulus.model.topics import SCHEDULE_TOPIC, DataVersion
 from regulus.wire import encoded_table, fastjson
@@ -55,6 +56,9 @@ class DelaySchedule:
         self.offset_table: dict[int, int] = {}
         self.data_version = DataVersion()
         self.changes = 0
+        self.delivered_nums = 0
+        self.delivered_size = 0
+        """Messages that this run delivered, and their bytes in the log."""
         self._store = store
         self._storing = storing
         self._ladder_ms = tuple(ladder_ms)
@@ -74,6 +78,14 @@ class DelaySchedule:
         ends = {level: self._store.max_offset(SCHEDULE_TOPIC, level - 1) for level in range(1, self.level_max + 1)}
         return {level: (self.offset_table.get(level, 0), end) for level, end in ends.items()
                 if end > 0 or level in self.offset_table}
+
+    def late_ms(self, level: int, now_ms: int) -> int:
+        """For how long the first message of the level has been due; 0 when none is."""
+        try:
+            units = self._store.queue_units(SCHEDULE_TOPIC, level - 1, self._corrected(level), 1)
+        except StoreError:
+            return 0
+        return max(0, now_ms - units[0].tags_code) if units else 0
 
     def tick(self, now_ms: int) -> int:
         """Deliver messages that are due, DELIVERIES_PER_TICK_MAX at most. Returns ms until the next call, 0 when more
@@ -147,7 +159,10 @@ class DelaySchedule:
                 self._note_missing(level, unit.queue_offset)
             return True
         queue = (message.topic, message.queue_id)
-        status = self._storing.deliver(message, now_ms).status
+        status = self._storing.deliver(message, now_ms, DELAY).status
+        if status == PutStatus.PUT_OK:
+            self.delivered_nums += 1
+            self.delivered_size += message.store_size
         if status == PutStatus.QUEUE_DAMAGED:
             assert parked is not None
             status = self._storing.append(parked_again(parked, self._again_level(queue, now_ms)), now_ms).status

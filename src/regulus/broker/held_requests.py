@@ -48,20 +48,21 @@ class HeldRequest:
 
     `deadline_ms` is a time of the steady clock. `resume(now_ms)` runs the request again and returns its answer, or None
     when it found nothing and is held again. `opaque` is the request's id if the client may withdraw it; `unsent` is
-    called if the answer cannot be delivered.
+    called if the answer cannot be delivered. `since_ms` is the steady time of its arrival.
     """
 
     __slots__ = ("_resume", "channel", "deadline_ms", "is_gone", "lines", "message_filter", "opaque", "peer", "places",
-                 "request", "sequence", "unsent")
+                 "request", "sequence", "since_ms", "unsent")
 
     def __init__(self, request: RemotingCommand, peer: Peer, places: tuple[HeldPlace, ...], message_filter: Filter,
                  deadline_ms: int, resume: Callable[[int], RemotingCommand | None], opaque: int | None = None,
-                 unsent: Unsent | None = None) -> None:
+                 unsent: Unsent | None = None, since_ms: int = 0) -> None:
         self.request = request
         self.peer = peer
         self.channel = peer.channel
         self.opaque = opaque
         self.unsent = unsent
+        self.since_ms = since_ms
         self.places = places
         self.message_filter = message_filter
         self.deadline_ms = deadline_ms

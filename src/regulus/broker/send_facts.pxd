@@ -5,6 +5,31 @@ from regulus.wire.headers.straight_send cimport BinaryStraightAnswers, StraightA
 from regulus.wire.straight_batch cimport StraightBatchReader
 
 
+cdef str _NORMAL
+cdef str _FIFO
+cdef long long _EDGE_1K
+cdef long long _EDGE_4K
+cdef long long _EDGE_512K
+
+
+cdef class SentCounts:
+    cdef public long long nums
+    cdef public long long size
+    cdef public long long batched
+    cdef public long long batched_size
+    cdef public long long over_1k
+    cdef public long long over_4k
+    cdef public long long over_512k
+    cdef public long long over_1m
+    cdef public long long over_2m
+    cdef public long long over_4m
+
+    @cython.locals(size="long long")
+    cpdef count(self, int messages, Appended appended)
+
+    cdef _count_large(self, long long size)
+
+
 cdef class TopicFacts:
     cdef public str topic
     cdef public int write_queue_nums
@@ -14,12 +39,17 @@ cdef class TopicFacts:
     cdef public bint needs_keys
     cdef public bint keeps_batches
     cdef public bint is_straight
-    cdef public long long put_nums
-    cdef public long long put_size
+    cdef public SentCounts normal
+    cdef public SentCounts fifo
+    cdef public dict unusual
+    cdef public long long other_nums
+    cdef public long long other_size
     cdef public int refusal_code
     cdef public str refusal_remark
 
-    cpdef count(self, int messages, Appended appended)
+    cpdef count(self, str kind, int messages, Appended appended)
+
+    cpdef SentCounts sent_counts(self, str kind)
 
 
 cdef class SendFacts:

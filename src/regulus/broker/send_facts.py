@@ -5,7 +5,7 @@ from regulus.broker.config import BrokerConfig
 from regulus.broker.message_store import MessageStore
 from regulus.broker.sink_marks import COPY_PROPERTIES
 from regulus.model import message_properties as names
-from regulus.model import permission, sys_flag, topics
+from regulus.model import message_type, permission, sys_flag, topics
 from regulus.model.message_id import host_bytes
 from regulus.model.store_result import Appended
 from regulus.model.topics import TopicConfig
@@ -23,14 +23,68 @@ UNUSUAL_IN_BATCH = frozenset(name.encode() for name in COPY_PROPERTIES | {
 """In a run of a sink writer, these would change which message it is, or are not part of the digest."""
 
 
+SIZE_EDGES = (1024, 4096, 524_288, 1_048_576, 2_097_152, 4_194_304)
+"""Bytes; sizes of sent messages are counted between them. Source: BrokerMetricsManager, message size buckets."""
+
+# Private names allow these to be typed constants in the compiled form.
+_NORMAL = message_type.NORMAL
+_FIFO = message_type.FIFO
+_EDGE_1K = SIZE_EDGES[0]
+_EDGE_4K = SIZE_EDGES[1]
+_EDGE_512K = SIZE_EDGES[2]
+
+
+class SentCounts:
+    """The sends of one type of message that were stored in a topic.
+
+    `nums` messages have `size` bytes in the log. A batch is one send: `batched` messages with `batched_size` bytes are
+    not the first of theirs, each of the mean size of its batch. The others count sends by the edge that they exceed.
+    """
+
+    def __init__(self) -> None:
+        self.nums = 0
+        self.size = 0
+        self.batched = 0
+        self.batched_size = 0
+        self.over_1k = self.over_4k = self.over_512k = self.over_1m = self.over_2m = self.over_4m = 0
+
+    @property
+    def larger(self) -> list[int]:
+        """How many sends exceed each of SIZE_EDGES."""
+        return [self.over_1k, self.over_4k, self.over_512k, self.over_1m, self.over_2m, self.over_4m]
+
+    def count(self, messages: int, appended: Appended) -> None:
+        size = appended.end - appended.start
+        self.nums += messages
+        self.size += size
+        if messages != 1:
+            self.batched += messages - 1
+            self.batched_size += size - size // messages
+            size //= messages
+        if size > _EDGE_1K:
+            self.over_1k += 1
+            if size > _EDGE_4K:
+                self.over_4k += 1
+                if size > _EDGE_512K:
+                    self._count_large(size)
+
+    def _count_large(self, size: int) -> None:
+        self.over_512k += 1
+        self.over_1m += size > SIZE_EDGES[3]
+        self.over_2m += size > SIZE_EDGES[4]
+        self.over_4m += size > SIZE_EDGES[5]
+
+
 class TopicFacts:
-    """One topic. `put_nums` and `put_size` count messages and bytes stored in it.
+    """One topic. `put_nums` and `put_size` count messages and bytes stored in it. The sends among them are in `normal`,
+    `fifo` and, by type, in `unusual`; the others, such as deliveries and retries, in `other_nums` and `other_size`.
+    `before` is the same topic with other settings, whose counts continue.
 
     `refusal_code` is 0 when the topic accepts messages from clients; otherwise `refusal_remark` says why not. With
     `is_straight`, it accepts messages without further checks.
     """
 
-    def __init__(self, config: TopicConfig, put_nums: int = 0, put_size: int = 0) -> None:
+    def __init__(self, config: TopicConfig, before: "TopicFacts | None" = None) -> None:
         name = config.topic_name
         self.topic = name
         self.write_queue_nums = config.write_queue_nums
@@ -38,8 +92,11 @@ class TopicFacts:
         self.sys_flag = sys_flag.MULTI_TAGS if config.topic_filter_type == "MULTI_TAG" else 0
         self.is_retry = topics.is_retry_topic(name)
         self.needs_keys = config.attributes.get("cleanup.policy") == "COMPACTION"
-        self.put_nums = put_nums
-        self.put_size = put_size
+        self.normal: SentCounts = SentCounts() if before is None else before.normal
+        self.fifo: SentCounts = SentCounts() if before is None else before.fifo
+        self.unusual: dict[str, SentCounts] = {} if before is None else before.unusual
+        self.other_nums: int = 0 if before is None else before.other_nums
+        self.other_size: int = 0 if before is None else before.other_size
         self.refusal_code = 0
         self.refusal_remark = ""
         if not topics.is_sendable(name):
@@ -51,10 +108,42 @@ class TopicFacts:
         self.keeps_batches = keeps_batches(config.attributes)
         self.is_straight = not (self.refusal_code or self.is_retry or self.needs_keys or self.keeps_batches)
 
-    def count(self, messages: int, appended: Appended) -> None:
-        """Count stored messages and their bytes."""
-        self.put_nums += messages
-        self.put_size += appended.end - appended.start
+    @property
+    def put_nums(self) -> int:
+        nums: int = self.other_nums + self.normal.nums + self.fifo.nums
+        for counts in self.unusual.values():
+            nums += counts.nums
+        return nums
+
+    @property
+    def put_size(self) -> int:
+        size: int = self.other_size + self.normal.size + self.fifo.size
+        for counts in self.unusual.values():
+            size += counts.size
+        return size
+
+    @property
+    def sent(self) -> dict[str, SentCounts]:
+        """The counts of sends by message type."""
+        return {message_type.NORMAL: self.normal, message_type.FIFO: self.fifo, **self.unusual}
+
+    def count(self, kind: str, messages: int, appended: Appended) -> None:
+        """Count stored messages and their bytes. `kind`: their type if they were sent; empty for others."""
+        if not kind:
+            self.other_nums += messages
+            self.other_size += appended.end - appended.start
+        else:
+            self.sent_counts(kind).count(messages, appended)
+
+    def sent_counts(self, kind: str) -> SentCounts:
+        if kind == _NORMAL:
+            return self.normal
+        if kind == _FIFO:
+            return self.fifo
+        counts = self.unusual.get(kind)
+        if counts is None:
+            counts = self.unusual[kind] = SentCounts()
+        return counts
 
 
 class SendFacts:

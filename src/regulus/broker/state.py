@@ -39,6 +39,7 @@ from regulus.broker.pop.flights import PopFlights
 from regulus.broker.pop.orders import PopOrders
 from regulus.broker.pop.places import PopPlaces
 from regulus.broker.pop.revival import PopRevival
+from regulus.broker.request_latencies import RequestLatencies
 from regulus.broker.runtime_facts import RuntimeFacts
 from regulus.broker.send_facts import SendFacts
 from regulus.broker.settings_changes import SettingsChanges
@@ -116,6 +117,8 @@ class BrokerState:
 
     `route_asks` are questions for a name server that the server sends.
 
+    `latencies` are counted if the page of metrics is on.
+
     `ha_status` returns, for a time of day, how far slaves are, or the link to the master; the server sets it.
     """
 
@@ -137,8 +140,9 @@ class BrokerState:
         self.delay_schedule = DelaySchedule(store, config.delay_ladder_ms, self.storing)
         self.timers = Timers(config, store, self.storing)
         self.pop_flights = PopFlights(config, store, self.storing, now_ms)
+        self.statistics = Statistics(self.topics, config.broker_cluster_name, now_ms, steady_ms)
         self.pop_revival = PopRevival(store, self.storing, self.timers, self.pop_flights, self.topics,
-                                      self.subscription_groups, self.consumer_offsets)
+                                      self.subscription_groups, self.consumer_offsets, self.statistics.ends)
         self.pop_orders = PopOrders()
         self.vain_pops = EmptyPops(self.consumer_offsets, self.pop_orders)
         self.request_modes = RequestModes(self.settings)
@@ -147,7 +151,6 @@ class BrokerState:
                                     self.subscription_groups, is_slave=config.is_slave)
         self.queue_locks = QueueLocks()
         self.archived_offset = ArchivedOffset()
-        self.statistics = Statistics(self.topics, config.broker_cluster_name, now_ms, steady_ms)
         self.notices: deque[Notice] = deque()
         self.group_notices = GroupNotices(self.clients, self.subscription_groups, self.notices)
         self.held_access = HeldAccess(self.held_requests, self.notices)
@@ -165,6 +168,7 @@ class BrokerState:
         self.ha_status: Callable[[int], HARuntimeInfo] = self._status_alone
         self.access_documents: AccessDocuments | None = None
         self.guard: Guard | None = None
+        self.latencies: RequestLatencies | None = None
         self._seed = seed
         self._unique_keys_made = 0
         self._pops = 0
@@ -222,11 +226,13 @@ class BrokerState:
         """Differs from before when topics must be registered again."""
         return self.topics.changes
 
-    def register_body(self, names: Iterable[str], version: DataVersion) -> RegisterBrokerBody:
+    def register_body(self, names: Iterable[str], version: DataVersion,
+                      gone: list[str] | None = None) -> RegisterBrokerBody:
         """Body that registers these topics. A topic has no more permission than its broker."""
         mask = self.config.broker_permission | permission.INHERIT | permission.PRIORITY
         wrapper = replace(self.topics.wrapper(mask, names), data_version=version)
-        return RegisterBrokerBody(topic_config_serialize_wrapper=wrapper, filter_server_list=[])
+        return RegisterBrokerBody(topic_config_serialize_wrapper=wrapper, filter_server_list=[],
+                                  regulus_gone_topics=gone)
 
     # --- what comes in -----------------------------------------------------------------------------------------------
 
@@ -239,7 +245,7 @@ class BrokerState:
 
     def _member_cut_off(self, member: LostMember, now_ms: int) -> None:
         if member.is_gone and self.config.unlock_queues_on_close:
-            self.queue_locks.unlock_all(member.group, member.client_id)
+            self.queue_locks.unlock_closed(member.group, member.client_id, member.channel)
         self.member_left(member.group, now_ms)
 
     def member_left(self, group: str, now_ms: int) -> None:
@@ -349,9 +355,11 @@ class BrokerState:
                 if self.guard is not None and (refusal := self.held_access.refusal(held, self.guard)) is not None:
                     self.notices.append(Notice(held.channel, Reply(refusal)))
                     continue
-                log_end, unsent = self.store.commit_log_max_offset(), held.unsent
+                log_end, unsent, code = self.store.commit_log_max_offset(), held.unsent, held.request.code
                 answer = held.answer(now_ms)
                 if answer is not None:
+                    if self.latencies is not None:
+                        self.latencies.note(code, answer.code, self.steady_ms - held.since_ms, is_long_polling=True)
                     # A pop is in the log before its messages are sent.
                     has_written = self.store.commit_log_max_offset() > log_end
                     durable_at = self.storing.durable_at() if has_written else 0

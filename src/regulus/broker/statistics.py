@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 
+from regulus.broker.end_counts import EndCounts
 from regulus.broker.topics import Topics
 
 TOPIC_PUT_NUMS = "TOPIC_PUT_NUMS"
@@ -35,6 +36,8 @@ SAMPLED_A_STEP = 512
 """Topics or items that one step of sampling handles; many topics take several ticks."""
 SUMMED_A_STEP = 8_192
 """Topics that one step of a sum over all topics handles."""
+POPS_MAX = 50_000
+"""Pairs of group and topic whose pops are counted; beyond the limit the first ones are forgotten."""
 
 _DAY_MS = 86_400_000
 
@@ -90,9 +93,27 @@ class StatisticsItem:
         return _snapshot(self._day)
 
 
+class PopCounts:
+    """What a group popped of a topic. Messages that come once more are counted in `retry_nums`. `asked_ms`: the steady
+    time of the last pop, whether or not it found anything."""
+
+    __slots__ = ("asked_ms", "nums", "retry_nums", "retry_size", "size")
+
+    def __init__(self) -> None:
+        self.nums = self.size = self.retry_nums = self.retry_size = self.asked_ms = 0
+
+    def add(self, nums: int, size: int, is_retry: bool) -> None:
+        if is_retry:
+            self.retry_nums += nums
+            self.retry_size += size
+        else:
+            self.nums += nums
+            self.size += size
+
+
 class Statistics:
-    """Counts by statistics name and key: one table per name in `items`, so that none grows by a long step. Other counts
-    are of the whole broker since its start."""
+    """Counts by statistics name and key: one table per name in `items`, so that none grows by a long step. `pops` by
+    group and topic. Other counts are of the whole broker since its start."""
 
     def __init__(self, topics: Topics, cluster_name: str, boot_timestamp: int, steady_ms: int) -> None:
         self.boot_timestamp = boot_timestamp
@@ -106,6 +127,8 @@ class Statistics:
         self.put_total_today_morning = 0
         self.get_total_yesterday_morning = 0
         self.get_total_today_morning = 0
+        self.pops: dict[tuple[str, str], PopCounts] = {}
+        self.ends = EndCounts()
         self._topics = topics
         self._cluster_name = cluster_name
         self._retired_put_nums = 0
@@ -146,6 +169,16 @@ class Statistics:
         self.get_message_nums += message_count
         self.add(GROUP_GET_NUMS, key, message_count)
         self.add(GROUP_GET_SIZE, key, size)
+
+    def pops_of(self, group: str, topic: str, steady_ms: int) -> PopCounts:
+        """The counts of pops of that topic by that group, which asks now."""
+        counts = self.pops.get((group, topic))
+        if counts is None:
+            counts = self.pops[group, topic] = PopCounts()
+            if len(self.pops) > POPS_MAX:
+                del self.pops[next(iter(self.pops))]
+        counts.asked_ms = steady_ms
+        return counts
 
     def note_miss(self) -> None:
         """Count a pull or pop that found nothing."""
@@ -261,6 +294,7 @@ class Statistics:
     def _drop_pair(self, entry: tuple[str, str]) -> None:
         """Drop an item about a topic and a group, unless it is dropped already."""
         topic, _, group = entry[1].partition("@")
+        self.pops.pop((group, topic), None)
         if not self._drop(*entry):
             return
         for pairs, name in ((self._pairs_of_topic, topic), (self._pairs_of_group, group)):

@@ -15,18 +15,18 @@ cdef class Storing:
     cdef public object happenings
     cdef public long long put_failed_times
 
-    cpdef Appended store(self, MessageExt message, long long now_ms)
+    cpdef Appended store(self, MessageExt message, long long now_ms, str kind=*)
 
     @cython.locals(appended=Appended)
-    cpdef Appended append(self, MessageExt message, long long now_ms, Py_ssize_t messages=*)
+    cpdef Appended append(self, MessageExt message, long long now_ms, Py_ssize_t messages=*, str kind=*)
 
-    cpdef Appended deliver(self, MessageExt message, long long now_ms)
+    cpdef Appended deliver(self, MessageExt message, long long now_ms, str kind=*)
 
     @cython.locals(appended=Appended)
-    cpdef Appended append_batch(self, list messages, long long now_ms)
+    cpdef Appended append_batch(self, list messages, long long now_ms, str kind=*)
 
     @cython.locals(facts=TopicFacts)
-    cdef _count(self, str topic, Py_ssize_t messages, Appended appended)
+    cdef _count(self, str topic, Py_ssize_t messages, Appended appended, str kind)
 
 
 cpdef str refusal_of(Appended appended)

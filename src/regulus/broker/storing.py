@@ -29,43 +29,43 @@ class Storing:
         self.happenings = Happenings()
         self.put_failed_times = 0
 
-    def store(self, message: MessageExt, now_ms: int) -> Appended:
-        """Place the message, and append it there."""
+    def store(self, message: MessageExt, now_ms: int, kind: str = "") -> Appended:
+        """Place the message, and append it there. `kind`: its message type if it counts as sent."""
         place(message, self.facts.delay_level_max, self.facts.timer_precision_ms, now_ms)
-        return self.append(message, now_ms)
+        return self.append(message, now_ms, 1, kind)
 
-    def append(self, message: MessageExt, now_ms: int, messages: int = 1) -> Appended:
+    def append(self, message: MessageExt, now_ms: int, messages: int = 1, kind: str = "") -> Appended:
         """Append a message to its topic without placing it: a message whose delay is over must not wait again.
         `messages` is how many it contains if it is an inner batch."""
         appended = self.facts.store.append(message, now_ms)
-        self._count(message.topic, messages, appended)
+        self._count(message.topic, messages, appended, kind)
         return appended
 
-    def deliver(self, message: MessageExt, now_ms: int) -> Appended:
+    def deliver(self, message: MessageExt, now_ms: int, kind: str = "") -> Appended:
         """Append a message that waited, unless its topic was deleted."""
         if self.is_home(message.topic, now_ms):
-            return self.append(message, now_ms)
+            return self.append(message, now_ms, 1, kind)
         self.happenings.note(GONE, message.topic)
         return Appended(_MESSAGE_ILLEGAL, remark=f"topic {message.topic} was deleted while the message waited")
 
-    def append_batch(self, messages: list[MessageExt], now_ms: int) -> Appended:
+    def append_batch(self, messages: list[MessageExt], now_ms: int, kind: str = "") -> Appended:
         """Append messages of one queue next to each other, or none of them."""
         appended = self.facts.store.append_batch(messages, now_ms)
-        self._count(messages[0].topic, len(messages), appended)
+        self._count(messages[0].topic, len(messages), appended, kind)
         return appended
 
     def durable_at(self, *, waits: bool = True) -> int:
         """Offset that an answer waits for, like `Reply.durable_at`. `waits`: whether the client wants to wait."""
         return self.facts.durable_at(self.facts.store.commit_log_max_offset(), waits)
 
-    def _count(self, topic: str, messages: int, appended: Appended) -> None:
+    def _count(self, topic: str, messages: int, appended: Appended, kind: str) -> None:
         if appended.status is not _PUT_OK:
             self.put_failed_times += 1
             return
         facts = self.facts.topics.get(topic)
         # The topic of a waiting message may have been deleted.
         if facts is not None:
-            facts.count(messages, appended)
+            facts.count(kind, messages, appended)
 
 
 def refusal_of(appended: Appended) -> str:

@@ -35,6 +35,9 @@ class TopicEpochs:
     def is_deleted(self, topic: str) -> bool:
         return topic in self._deleted
 
+    def deleted_names(self) -> list[str]:
+        return list(self._deleted)
+
     def note_created(self, topic: str, now_ms: int) -> None:
         if self._deleted.pop(topic, None) is not None:
             self.encoded_deleted.changed[topic] = None

@@ -197,10 +197,7 @@ class Topics:
         self.table[config.topic_name] = config
         if keeps_batches(config.attributes):
             self._keep_batches(config.topic_name)
-        if before is None:
-            self.facts[config.topic_name] = TopicFacts(config)
-        else:
-            self.facts[config.topic_name] = TopicFacts(config, before.put_nums, before.put_size)
+        self.facts[config.topic_name] = TopicFacts(config, before)
 
     def _changed(self, names: list[str], now_ms: int) -> None:
         self.data_version = self.data_version.next(now_ms)

@@ -148,6 +148,12 @@ class Transactions:
         """Number of halves that are neither passed nor done."""
         return max(0, self._store.max_offset(TRANS_HALF_TOPIC, _QUEUE_ID) - self._half_offset - len(self._done))
 
+    def open_offsets(self, count_max: int) -> list[int]:
+        """Queue offsets of the first open halves, at most `count_max`."""
+        end = self._store.max_offset(TRANS_HALF_TOPIC, _QUEUE_ID)
+        stop = min(end, self._half_offset + len(self._done) + count_max)
+        return [offset for offset in range(self._half_offset, stop) if offset not in self._done][:count_max]
+
     # --- the end of a transaction ------------------------------------------------------------------------------------
 
     def half_at(self, physical_offset: int) -> MessageExt | None:

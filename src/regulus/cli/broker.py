@@ -18,6 +18,7 @@ from regulus.cli.serve import (
     store_options,
     store_values,
 )
+from regulus.model.metrics_config import MetricsConfig
 from regulus.server.assembly import BrokerServer
 from regulus.store.config import MessageStoreConfig
 from regulus.transport.config import TransportConfig
@@ -37,9 +38,11 @@ def broker(config_path: Path | None, namesrv_addr: str | None, port: int | None,
     loaded = load_configs(config_path, {
         "listenPort": None if port is None else str(port), "bindAddress": bind_address, "namesrvAddr": namesrv_addr,
         **store_values(**store),
-    }, BrokerConfig(namesrv_addr=os.environ.get("NAMESRV_ADDR", "")), MessageStoreConfig(), TransportConfig())
-    broker_config, store_config, transport_config = loaded.configs
-    run_server(lambda: BrokerServer(broker_config, store_config, transport_config=transport_config),
+    }, BrokerConfig(namesrv_addr=os.environ.get("NAMESRV_ADDR", "")), MessageStoreConfig(), TransportConfig(),
+        MetricsConfig())
+    broker_config, store_config, transport_config, metrics_config = loaded.configs
+    run_server(lambda: BrokerServer(broker_config, store_config, transport_config=transport_config,
+                                    metrics_config=metrics_config),
                lambda server: f"regulus broker is ready: {transport_config.bind_address}:{server.port}, "
                               f"store {store_config.root.resolve()}", log_level, log_format, loaded.warning,
                open_warning(transport_config.bind_address, broker_config.guard))

@@ -14,7 +14,7 @@ from regulus.cli.job_outbox import outbox
 from regulus.cli.job_run import Job, P, moment, shown, with_job
 from regulus.cli.options import COUNT, LIMIT, Finite, names
 from regulus.cli.output import counted, print_facts, print_table
-from regulus.errors import ClientError
+from regulus.errors import ClientError, JobRefused
 from regulus.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
@@ -161,8 +161,12 @@ def search(job: Job, topics: Sequence[str], key: str | None, message_id: str | N
     from regulus.pipeline.jobs.search import SearchRequest
     from regulus.pipeline.jobs.search import search as run
 
-    request = SearchRequest(source=job.source, topics=tuple(topics), key=key, message_id=message_id, tag=tag,
-                            where=where, starting=moment(starting), ending=moment(ending), limit=job.limit)
+    try:
+        request = SearchRequest(source=job.source, topics=tuple(topics), key=key, message_id=message_id, tag=tag,
+                                where=where, starting=moment(starting), ending=moment(ending), limit=job.limit)
+    except JobRefused:
+        raise click.UsageError("it is not said what to look for: give --key, --id, --tag, --where, --from or "
+                               "--until") from None
     found = run(job.spark, request, datetime.now(UTC), job.say)
     job.say("looking for it")
     rows = found.collect()

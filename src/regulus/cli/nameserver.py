@@ -13,6 +13,7 @@ from regulus.cli.serve import (
     open_warning,
     run_server,
 )
+from regulus.model.metrics_config import MetricsConfig
 from regulus.nameserver.config import NamesrvConfig
 from regulus.server.name_server import NameServer
 from regulus.transport.config import TransportConfig
@@ -30,8 +31,9 @@ def nameserver(config_path: Path | None, port: int | None, kv_config_path: str |
     """Run a name server until SIGTERM or Ctrl-C."""
     loaded = load_configs(config_path, {
         "listenPort": None if port is None else str(port), "kvConfigPath": kv_config_path, "bindAddress": bind_address,
-    }, NamesrvConfig(kv_config_path="~/namesrv/kvConfig.json"), TransportConfig())
-    config, transport_config = loaded.configs
-    run_server(lambda: NameServer(config, transport_config), lambda server: f"regulus name server is ready: "
+    }, NamesrvConfig(kv_config_path="~/namesrv/kvConfig.json"), TransportConfig(), MetricsConfig())
+    config, transport_config, metrics_config = loaded.configs
+    run_server(lambda: NameServer(config, transport_config, metrics_config=metrics_config),
+               lambda server: f"regulus name server is ready: "
                f"{config.bind_address}:{server.port}", log_level, log_format, loaded.warning,
                open_warning(config.bind_address, "aclEnable" if config.acl_enable else ""))

@@ -16,6 +16,7 @@ from regulus.cli.serve import (
     run_server,
 )
 from regulus.errors import ConfigError
+from regulus.model.metrics_config import MetricsConfig
 from regulus.proxy.config import ProxyConfig
 from regulus.transport.config import TransportConfig
 
@@ -39,8 +40,8 @@ def proxy(config_path: Path | None, namesrv_addr: str | None, port: int | None, 
     loaded = load_configs(config_path, {
         "grpcServerPort": None if port is None else str(port), "bindAddress": bind_address,
         "namesrvAddr": namesrv_addr,
-    }, ProxyConfig(namesrv_addr=os.environ.get("NAMESRV_ADDR", "")), TransportConfig(), idle=IDLE)
-    config, transport_config = loaded.configs
+    }, ProxyConfig(namesrv_addr=os.environ.get("NAMESRV_ADDR", "")), TransportConfig(), MetricsConfig(), idle=IDLE)
+    config, transport_config, metrics_config = loaded.configs
     if not config.namesrv_addr:
         raise ConfigError("no name server is named: give --namesrv host:port, or namesrvAddr in the file, or "
                           "NAMESRV_ADDR in the environment")
@@ -49,7 +50,7 @@ def proxy(config_path: Path | None, namesrv_addr: str | None, port: int | None, 
         from regulus.proxy.standalone import standalone
     except ImportError as error:
         raise ConfigError("gRPC is not installed: pip install 'regulus-mq[grpc]'") from error
-    run_server(lambda: standalone(config, transport_config),
+    run_server(lambda: standalone(config, transport_config, metrics_config),
                lambda server: f"regulus proxy is ready: {config.bind_address}:{server.port}, "
                               f"name servers {config.namesrv_addr}", log_level, log_format, loaded.warning,
                open_warning(config.bind_address, config.guard))

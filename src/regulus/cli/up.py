@@ -21,6 +21,7 @@ from regulus.cli.serve import (
     store_values,
 )
 from regulus.errors import ConfigError
+from regulus.model.metrics_config import MetricsConfig
 from regulus.nameserver.config import NamesrvConfig
 from regulus.proxy.config import ProxyConfig
 from regulus.server.assembly import Regulus
@@ -59,15 +60,16 @@ def up(config_path: Path | None, port: int | None, namesrv_port: int, grpc_port:
         "grpcServerPort": None if grpc_port is None else str(grpc_port), **store_values(**store),
     }, BrokerConfig(), MessageStoreConfig(), TransportConfig(bind_address=LOOPBACK),
         ProxyConfig(bind_address=LOOPBACK, grpc_server_port=_UNSAID),
-        TransportConfig(bind_address=LOOPBACK, tls_test_mode_enable=_can_make_up_a_certificate()),
+        TransportConfig(bind_address=LOOPBACK, tls_test_mode_enable=_can_make_up_a_certificate()), MetricsConfig(),
         idle=IDLE)
-    broker_config, store_config, transport_config, proxy_config, made_up = loaded.configs
+    broker_config, store_config, transport_config, proxy_config, made_up, metrics_config = loaded.configs
     namesrv_config = NamesrvConfig(listen_port=namesrv_port, bind_address=transport_config.bind_address,
                                    kv_config_path=str(store_config.root / "config" / "kvConfig.json"),
                                    acl_enable=broker_config.acl_enable, rocketmq_home=broker_config.rocketmq_home,
                                    inner_client_authentication_credentials=
                                    broker_config.inner_client_authentication_credentials)
-    regulus = Regulus(broker_config, store_config, namesrv_config, transport_config=transport_config)
+    regulus = Regulus(broker_config, store_config, namesrv_config, transport_config=transport_config,
+                      metrics_config=metrics_config)
     # Several clients of the gRPC port use TLS unless they are configured otherwise, and accept any certificate.
     of_front = made_up if is_loopback(transport_config.bind_address) else transport_config
     front, lack = _with_front(regulus, proxy_config, of_front)

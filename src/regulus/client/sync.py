@@ -235,7 +235,11 @@ class PushConsumer(shared_loop.Blocking):
         """Consume the messages of a topic whose tag the expression names: `*`, `TagA`, `TagA || TagB`.
 
         With `expression_type` SQL92 the expression is a condition over properties, if the broker allows it. All members
-        of a group must subscribe alike. Raises MessageIllegal, HeaderError.
+        of a group must subscribe alike.
+
+        In a running consumer this takes effect soon, also for another expression of the same topic; messages that were
+        received before are still consumed. A bad SQL expression is not refused then: warnings say so. Raises
+        MessageIllegal, HeaderError.
         """
         shared_loop.call(lambda: self._client.subscribe(topic, expression, expression_type))
 
@@ -354,11 +358,15 @@ class Admin(shared_loop.Blocking):
         self._client = shared_loop.made(lambda: AsyncioAdmin(name_server, config))
 
     def start(self) -> None:
-        """Start the client; needs no network. Raises ConfigError for a malformed name server address."""
+        """Start the client; needs no network. Raises ConfigError for a malformed name server address; ClientError when
+        it was started in another event loop.
+        """
         shared_loop.run(self._client.start())
 
     def shutdown(self) -> None:
-        """Close connections that no other client uses."""
+        """Close connections that no other client uses. Raises ClientError in another event loop than that of
+        `start`.
+        """
         shared_loop.run(self._client.shutdown())
 
     def cluster_info(self) -> ClusterInfo:

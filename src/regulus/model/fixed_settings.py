@@ -57,7 +57,7 @@ FIXED_BROKER_SETTINGS = {
     # how it finds other servers, and what it reports
     "fetchNamesrvAddrByAddressServer": FixedSetting("false", "write the addresses into namesrvAddr"),
     "fetchNameSrvAddrByDnsLookup": FixedSetting("false", "write the addresses into namesrvAddr"),
-    "metricsExporterType": FixedSetting("DISABLE", "ask with brokerStatus and statsAll"),
+    "metricsInDelta": FixedSetting("false", "the page of metrics counts from the start, as Prometheus expects"),
 }
 FIXED_NAME_SERVER_SETTINGS = {
     "clusterTest": FixedSetting("false", "a name server here asks no other one"),

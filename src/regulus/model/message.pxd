@@ -36,5 +36,6 @@ cdef class StraightMessage(MessageExt):
     cdef public Py_ssize_t keys_start
     cdef public Py_ssize_t keys_end
     cdef public bint waits
+    cdef public bint is_ordered
 
     cpdef take_data(self, object data)

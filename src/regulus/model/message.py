@@ -138,8 +138,8 @@ class StraightMessage(MessageExt):
 
     The body is data[body_start:body_end], and `view` is the same data. `topic_text` is the topic in ASCII, and
     text[:text_size] the property string. Within it, the values of UNIQ_KEY, TAGS and KEYS are between their starts and
-    ends, which are equal where a value is missing. `waits` says whether the client waits for the flush to disk. `body`
-    and `properties` stay empty.
+    ends, which are equal where a value is missing. `waits` says whether the client waits for the flush to disk,
+    `is_ordered` whether there is a sharding key. `body` and `properties` stay empty.
 
     The object is filled again for each send: a store encodes it at once and keeps no reference to it.
     """
@@ -160,6 +160,7 @@ class StraightMessage(MessageExt):
         self.keys_start = 0
         self.keys_end = 0
         self.waits = True
+        self.is_ordered = False
 
     def take_data(self, data: bytes | bytearray) -> None:
         """Set the bytes that hold the body. Messages that were read together share them, so the view is reused."""

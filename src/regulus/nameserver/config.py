@@ -18,8 +18,8 @@ class NamesrvConfig:
     scan_not_active_broker_interval: int = 5_000
     """[ms] Pause between two checks for brokers that fell silent. More keeps dead brokers in routes for longer."""
     delete_topic_with_broker_registration: bool = False
-    """On: a topic that is missing from a broker's registration is removed from that broker's routes. Off: only a
-    request to delete it removes it."""
+    """On: a topic that is missing from a broker's registration is removed from that broker's routes. Off: it is
+    removed on request, or when the broker deleted a retry topic itself and its registration says so."""
 
     # Answers
     order_message_enable: bool = False

@@ -9,7 +9,7 @@ a broker costs time proportional to that broker, not to the tables.
 Source: RouteInfoManager.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -69,6 +69,8 @@ class Registration:
     channel: int
     data_version: DataVersion
     topics: Mapping[str, TopicConfig] | None = None
+    gone_topics: tuple[str, ...] = ()
+    """Topics that the broker deleted without a request to do so."""
     filter_servers: tuple[str, ...] | None = None
     timeout_ms: int | None = None
     enable_acting_master: bool | None = None
@@ -124,6 +126,16 @@ class RouteTable:
         self._filter_servers: dict[tuple[str, str], tuple[str, ...]] = {}
 
     # --- brokers arrive------------------------------------------------------------------------------------------------
+
+    @property
+    def live_count(self) -> int:
+        """Registered addresses of brokers."""
+        return len(self._live)
+
+    def silences(self, steady_ms: int) -> list[tuple[str, str, str, int]]:
+        """Cluster, name and address of each registered broker, and for how many ms it has been silent."""
+        return [(cluster, live.broker_name, address, max(0, steady_ms - live.heard_ms))
+                for (cluster, address), live in self._live.items()]
 
     def register(self, registration: Registration, steady_ms: int, delete_missing_topics: bool = False) -> Registered:
         """Register a broker in one step, so that no other change sees half of it.
@@ -215,10 +227,11 @@ class RouteTable:
         if registration.topics is None or not (is_master or is_prime_slave):
             return
         if delete_missing:
-            missing = [topic for topic in self._topics_of.get(row.broker_name, ()) if topic not in registration.topics]
-            for topic in missing:
-                self.happenings.note("routes deleted", f"{topic} on {row.broker_name}")
-            self._drop_rows(row.broker_name, missing)
+            self._drop_noted(row.broker_name, [topic for topic in self._topics_of.get(row.broker_name, ())
+                                               if topic not in registration.topics])
+        of_broker = self._topics_of.get(row.broker_name, {})
+        self._drop_noted(row.broker_name, [topic for topic in dict.fromkeys(registration.gone_topics)
+                                           if topic in of_broker])
         known = self.data_version(registration.cluster_name, registration.broker_addr)
         changed = first or known != registration.data_version
         for topic, config in registration.topics.items():
@@ -327,6 +340,11 @@ class RouteTable:
         if not names:
             self.clusters.pop(cluster_name, None)
         self._drop_rows(broker_name, list(self._topics_of.get(broker_name, ())))
+
+    def _drop_noted(self, broker_name: str, topics: Sequence[str]) -> None:
+        for topic in topics:
+            self.happenings.note("routes deleted", f"{topic} on {broker_name}")
+        self._drop_rows(broker_name, topics)
 
     def _drop_rows(self, broker_name: str, topics: Iterable[str]) -> None:
         """Remove the rows of a broker in these topics."""

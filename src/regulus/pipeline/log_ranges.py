@@ -10,6 +10,7 @@ recovery begins, and ends before the first bytes that are not a record or whose 
 Source: CommitLog.recoverNormally, CommitLog.recoverAbnormally.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -21,8 +22,8 @@ from regulus.record.byte_runs import Buffer
 from regulus.record.consume_queue_unit import FILLER
 from regulus.record.layout import MAGIC_V1, MAGIC_V2
 from regulus.record.log_units import FIELDS, FLAWS, LogWalk
-from regulus.spark.store.files import CommitLogFiles, ConsumeQueueFiles, FilePiece
-from regulus.spark.store.log_walk import MAGIC_START, next_record, whole_record_size
+from regulus.spark.store.files import CommitLogFiles, ConsumeQueueFiles, Window
+from regulus.spark.store.log_walk import MAGIC_START, next_record_in, whole_record_size
 
 WALK_ROWS = 16_384
 """Records that are decoded at a time."""
@@ -87,24 +88,56 @@ def walked(walk: LogWalk, data: Buffer, start: int, limit: int, base: int) -> Wa
     return WalkedPiece(table[:, :rows], hashes[:walk.hashes_used])
 
 
-class Step(NamedTuple):
-    """The position at which a walk continues; `reason` is set if the bytes up to there are not records."""
+class Passage(NamedTuple):
+    """Some records of a walk; their positions are those in the window's bytes. `end`: where the walk is after them.
 
-    position: int
-    reason: str
+    `fault` is set if there is no record at `end`, and `rows` is then empty.
+    """
+
+    rows: WalkedPiece
+    window: Window
+    end: int
+    fault: str
 
 
-def step_over(walk: LogWalk, data: Any, limit: int, base: int) -> Step:
-    """Step over what has stopped `walk`: a blank, a good record that ends after `limit`, or bytes that are not a
-    record."""
-    position = walk.position
-    if walk.is_blank:
-        return Step(position + int.from_bytes(data[position:position + 4], "big"), "")
-    if walk.fault is None:
-        return Step(position, "")
-    if beyond := _end_beyond(walk, data, limit):
-        return Step(beyond, "")
-    return Step(next_record(data, position + 1, limit, base), reason_of(walk.fault))
+class Skipped(NamedTuple):
+    """Bytes [start, end) that are not records, and why."""
+
+    start: int
+    end: int
+    fault: str
+
+
+def passages(log: CommitLogFiles, walk: LogWalk, start: int, end: int) -> Iterator[Passage | Skipped]:
+    """Walk [start, end) of one file of the log, window by window. A good record that crosses `end` is taken as one that
+    ends there: the last item is then a passage without rows behind `end`.
+
+    After a passage with a fault comes what was skipped. It is looked for only when it is asked for, because where a log
+    ends the rest of a file has no record.
+    """
+    position = start
+    while position < end:
+        window = log.record_window(position)
+        limit = min(end, window.end) - window.start
+        rows = walked(walk, window.data, position - window.start, limit, window.start)
+        position = window.start + walk.position
+        if rows.table.shape[1]:
+            yield Passage(rows, window, position, "")
+            continue
+        if walk.is_blank:
+            piece = log.piece_at(position)
+            position = piece.start + piece.size
+        elif beyond := _end_beyond(walk, window.data, limit):
+            position = window.start + beyond
+        elif walk.fault is not None:
+            fault = reason_of(walk.fault)
+            yield Passage(rows, window, position, fault)
+            del window
+            behind = next_record_in(log, position + 1, end)
+            yield Skipped(position, behind, fault)
+            position = behind
+            continue
+        yield Passage(rows, window, position, "")
 
 
 def _end_beyond(walk: LogWalk, data: Any, limit: int) -> int:
@@ -147,35 +180,27 @@ def recovered_end(store_path: str, log: CommitLogFiles) -> LogEnd:
     """The end that recovery would find for the log of a stopped store. Raises StoreNewer."""
     walk = LogWalk((), True, False, False)
     for piece in log.pieces[recovery_start(store_path, log):]:
-        end = _end_in_file(walk, log.map(piece), piece)
-        if end is not None:
-            refuse_newer(log, end.offset)
-            return end
-        log.release_before(piece.start)
+        for passage in passages(log, walk, piece.start, piece.start + piece.size):
+            end = end_in(passage)
+            if end is not None:
+                refuse_newer(log, end.offset)
+                return end
     return LogEnd(log.end, "")
 
 
-def _end_in_file(walk: LogWalk, data: Any, piece: FilePiece) -> LogEnd | None:
-    position = 0
-    while position < piece.size:
-        rows = walked(walk, data, position, piece.size, piece.start)
-        end = end_in(rows, walk, data, piece.size, piece.start)
-        if end is not None or walk.is_blank:
-            return end
-        position = walk.position
-    return None
-
-
-def end_in(rows: WalkedPiece, walk: LogWalk, data: Any, limit: int, base: int) -> LogEnd | None:
-    """The end that recovery would find in the records that `walk` took last, with checksums; None if there is none."""
-    flaws = rows.column("flaw")
+def end_in(passage: Passage | Skipped) -> LogEnd | None:
+    """The end that recovery would find in a passage of a walk with checksums; None if there is none."""
+    if isinstance(passage, Skipped):
+        return None
+    flaws = passage.rows.column("flaw")
     if flaws.any():
         row = int(np.argmax(flaws > 0))
-        return LogEnd(base + int(rows.column("position")[row]), FLAWS[int(flaws[row])])
-    if walk.fault is None or _end_beyond(walk, data, limit):
+        return LogEnd(passage.window.start + int(passage.rows.column("position")[row]), FLAWS[int(flaws[row])])
+    if not passage.fault:
         return None
-    is_empty = data[walk.position:walk.position + 8].strip(b"\0") == b""
-    return LogEnd(base + walk.position, "" if is_empty else reason_of(walk.fault))
+    within = passage.end - passage.window.start
+    is_empty = passage.window.data[within:within + 8].strip(b"\0") == b""
+    return LogEnd(passage.end, "" if is_empty else passage.fault)
 
 
 def refuse_newer(log: CommitLogFiles, end: int) -> None:
@@ -183,7 +208,8 @@ def refuse_newer(log: CommitLogFiles, end: int) -> None:
     if end < log.end:
         piece = log.piece_at(end)
         position = end - piece.start
-        magic = log.map(piece)[position + 4:position + 8]
+        window = log.window(end, 8)
+        magic = window.data[end - window.start + 4:end - window.start + 8]
         is_known = int.from_bytes(magic, "big", signed=True) in _MAGICS
         if magic[:3] == MAGIC_START and magic[3:] != b"\0" and not is_known:
             raise StoreNewer(f"{piece.path} has a record of a later format (0x{magic.hex()}) at {position}: read the "
@@ -243,9 +269,7 @@ def cut(log: CommitLogFiles, start: int, end: int, range_size: int) -> list[tupl
         target = piece.start + ((start - piece.start) // range_size + 1) * range_size
         upto = file_end
         if target < file_end:
-            data = log.map(piece)
-            limit = file_end - piece.start
-            upto = piece.start + next_record(data, target - piece.start, limit, piece.start)
+            upto = next_record_in(log, target, file_end)
         ranges.append((start, upto))
         start = upto
     if end > log.end:

@@ -4,6 +4,7 @@ from regulus.errors import RegulusError
 from regulus.proxy.access import CallAccess
 from regulus.proxy.config import ProxyConfig
 from regulus.proxy.local_brokers import LocalBrokers
+from regulus.proxy.metrics import LOCAL_MODE
 from regulus.proxy.server import ProxyServer
 from regulus.server.assembly import Regulus
 from regulus.transport.config import TransportConfig
@@ -22,7 +23,7 @@ class RegulusWithFront:
         self.regulus = regulus
         broker_server = regulus.broker_server
         access = CallAccess(lambda: broker_server.access_rules) if broker_server.is_guarded else None
-        self.front = ProxyServer(config, LocalBrokers(regulus), transport, access)
+        self.front = ProxyServer(config, LocalBrokers(regulus), transport, access, mode=LOCAL_MODE)
 
     async def start(self) -> None:
         """Raises the errors of Regulus.start(), and OSError if another program has the proxy's port."""
@@ -37,6 +38,10 @@ class RegulusWithFront:
         except RegulusError:
             await self.regulus.stop()
             raise
+        metrics = self.regulus.broker_server.metrics
+        if metrics is not None and not self.missing:
+            metrics.sources.append(self.front.fill)
+            metrics.reasons.append(self.front.reasons)
 
     async def stop(self) -> None:
         try:

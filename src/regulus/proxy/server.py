@@ -3,12 +3,13 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 from regulus.client.tasks import TaskGroup
 from regulus.errors import CallRefused, RegulusError
 from regulus.model.happenings import Happenings
+from regulus.model.metrics_config import MetricsConfig
 from regulus.proxy.access import CallAccess
 from regulus.proxy.brokers import Brokers
 from regulus.proxy.caller import ClientKey
@@ -18,15 +19,20 @@ from regulus.proxy.clients import Clients
 from regulus.proxy.config import ProxyConfig
 from regulus.proxy.group_places import GroupPlaces
 from regulus.proxy.health import Health
+from regulus.proxy.metrics import CLUSTER_MODE, ProxyNumbers, proxy_families
 from regulus.proxy.receive_call import ReceiveCall
 from regulus.proxy.reflection import Reflection
 from regulus.proxy.renewing import Renewing
 from regulus.proxy.service import Service
 from regulus.proxy.telemetry import Telemetry
+from regulus.server.metrics_page import MetricsPageServer, bind_page
+from regulus.server.watchdog import Watchdog
 from regulus.transport.config import TransportConfig
 from regulus.transport.http2.grpc_server import GrpcLimits, GrpcServer
+from regulus.transport.listener import bind
 from regulus.wire.bodies.heartbeat_data import HeartbeatData, ProducerData
 from regulus.wire.codes import RequestCode
+from regulus.wire.metrics_text import MetricsPage
 from regulus.wire.remoting_command import RemotingCommand
 
 _log = logging.getLogger(__name__)
@@ -44,6 +50,7 @@ STOP_S = 2.0
 """How long calls under way may still take when the server stops; then their connections are closed."""
 _TIMEOUT_MS = 3_000
 """How long a broker may take to answer a heartbeat."""
+_DEFAULT_METRICS = MetricsConfig()
 
 
 def now_ms() -> int:
@@ -63,8 +70,12 @@ class ProxyServer:
 
     def __init__(self, config: ProxyConfig, brokers: Brokers, transport: TransportConfig,
                  access: CallAccess | None = None,
-                 keep_accounts: Callable[[], Coroutine[Any, Any, None]] | None = None) -> None:
+                 keep_accounts: Callable[[], Coroutine[Any, Any, None]] | None = None,
+                 metrics_config: MetricsConfig = _DEFAULT_METRICS, mode: str = CLUSTER_MODE) -> None:
         self._config = config
+        self._metrics_config = metrics_config
+        self._mode = mode
+        self.metrics: MetricsPageServer | None = None
         self._brokers = brokers
         self._access = access
         self._keep_accounts = keep_accounts
@@ -82,6 +93,7 @@ class ProxyServer:
             connections_max=config.connections_max, message_size_max=config.grpc_max_inbound_message_size,
             held_max=config.calls_size_max, waiting_max=config.answers_size_max,
             metadata_size_max=config.metadata_size_max))
+        self._is_running = False
         self._tasks = TaskGroup()
         self._told: set[str] = set()
         self._tell_at_s: dict[str, float] = {}
@@ -94,21 +106,45 @@ class ProxyServer:
         """Start to serve. Raises OSError if another program has the port."""
         bound = self._server.bind(self._config.bind_address, self._config.grpc_server_port)
         try:
+            if self._metrics_config.is_served:
+                page = bind_page(bind, self._metrics_config, self._config.bind_address)
+                self.metrics = MetricsPageServer(self._metrics_config, page, Watchdog())
+                self.metrics.sources.append(self.fill)
+                self.metrics.reasons.append(self.reasons)
+                await self.metrics.start()
             self._brokers.on_request = self._telemetry.hear
             await self._brokers.start()
             self._calls.own_port = self._server.port
             await self._server.accept(bound)
         except (OSError, RegulusError):
             bound.close()
+            if self.metrics is not None:
+                await self.metrics.stop()
             raise
+        self._is_running = True
         self._tasks.supervise(self._server.watch, "watch of the gRPC connections")
         self._tasks.supervise(self._tick, "tick of the gRPC proxy")
         self._tasks.supervise(self._tell, "heartbeats of the gRPC proxy")
         if self._keep_accounts is not None:
             self._tasks.supervise(self._keep_accounts, "accounts of the gRPC proxy")
 
+    def fill(self, page: MetricsPage) -> Iterator[None]:
+        """Add the families of a proxy."""
+        calls, receives, streams = self._service.under_way
+        return proxy_families(page, self._metrics_config.labels, self._mode, ProxyNumbers(
+            clients=len(self._clients), renewals=len(self._renewing), calls=calls, receives=receives, streams=streams))
+
+    def reasons(self) -> list[str]:
+        """Why this proxy does not serve; empty when it does."""
+        if not self._is_running:
+            return ["the proxy is starting or stopping"]
+        return [] if self._brokers.is_ready() else ["the proxy reaches no broker"]
+
     async def stop(self) -> None:
         """Stop within some seconds. Clients repeat unanswered calls at another server."""
+        self._is_running = False
+        if self.metrics is not None:
+            await self.metrics.stop()
         await self._tasks.cancel()
         self._health.stop()
         self._service.end_streams()

@@ -90,6 +90,11 @@ class Service:
         self._receiving: dict[_Receiving, None] = {}
         self.methods = self._make_methods()
 
+    @property
+    def under_way(self) -> tuple[int, int, int]:
+        """Calls, receives and telemetry streams."""
+        return self._under_way, len(self._receiving), len(self._streams)
+
     def end_streams(self) -> None:
         """End all telemetry streams, because the server stops."""
         self._streams.end()

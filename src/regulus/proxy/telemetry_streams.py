@@ -66,6 +66,9 @@ class TelemetryStreams:
         self._of_client: Counter[ClientKey] = Counter()
         self._is_full = False
 
+    def __len__(self) -> int:
+        return len(self._open)
+
     def end(self) -> None:
         """End all streams, because the server stops."""
         for stream in self._open:

@@ -18,6 +18,9 @@ from regulus.access.guard import Guard
 from regulus.broker import request_table
 from regulus.broker.config import BrokerConfig
 from regulus.broker.groups.consumer_offsets import Ahead
+from regulus.broker.metrics.broker_metrics import BrokerMetrics
+from regulus.broker.metrics.server_facts import ServerFacts
+from regulus.broker.request_latencies import RequestLatencies
 from regulus.broker.state import (
     CONSUMER_OFFSET_DOCUMENT,
     DELAY_OFFSET_DOCUMENT,
@@ -27,6 +30,7 @@ from regulus.broker.state import (
 )
 from regulus.broker.topics import batch_topics_in
 from regulus.errors import ConfigError, HeaderError, RegulusError, StoreDamaged, StoreError
+from regulus.model.metrics_config import MetricsConfig
 from regulus.nameserver.config import NamesrvConfig
 from regulus.record.timer_units import TimerCheck
 from regulus.server.access_files import AccessFiles, accounts_of
@@ -43,9 +47,11 @@ from regulus.server.ha_client import HA_PORT_OFFSET
 from regulus.server.health import Health
 from regulus.server.in_process import InProcessConnection, OnBrokerRequest
 from regulus.server.left_out import left_out
+from regulus.server.metrics_page import MetricsPageServer, bind_page
 from regulus.server.name_server import NameServer
 from regulus.server.nameserver_link import EmbeddedLink, NameServerDoor, NameserverLink
 from regulus.server.ports import Bind, make_listener, take_vip_port
+from regulus.server.readiness import Readiness
 from regulus.server.replication import Replication, be_slave, longest_wait, ports_for_slaves
 from regulus.server.request_server import RequestServer
 from regulus.server.retention_loop import RetentionLoop
@@ -61,10 +67,12 @@ from regulus.store.file_message_store import FileMessageStore
 from regulus.transport.config import TransportConfig
 from regulus.transport.connector import split_address
 from regulus.transport.listener import bind, reachable
+from regulus.wire.metrics_text import MetricsPage
 
 _log = logging.getLogger(__name__)
 
 _DEFAULT_TRANSPORT = TransportConfig()
+_DEFAULT_METRICS = MetricsConfig()
 _EXPECTED_DOCUMENTS = {
     TOPICS_DOCUMENT: "a topic is unknown until it is made anew or sent to (autoCreateTopicEnable), with the default "
                      "number of queues, and its messages cannot be pulled until then.",
@@ -93,8 +101,12 @@ class BrokerServer:
     def __init__(self, config: BrokerConfig, store_config: MessageStoreConfig, *,
                  name_server: NameServer | None = None, transport_config: TransportConfig = _DEFAULT_TRANSPORT,
                  clock: Clock = wall_clock_ms, steady_clock: Clock = steady_clock_ms,
-                 workers: Workers | None = None, bind: Bind = bind) -> None:
+                 workers: Workers | None = None, bind: Bind = bind,
+                 metrics_config: MetricsConfig = _DEFAULT_METRICS) -> None:
         self._config = config
+        self._metrics_config = metrics_config
+        self.metrics: MetricsPageServer | None = None
+        self._is_running = False
         self._bind = bind
         self._workers = workers or ThreadWorkers()
         self._store_config = store_config
@@ -146,7 +158,10 @@ class BrokerServer:
         address = self._transport_config.bind_address
         for_clients = [self._bind(address, self._config.listen_port)]
         for_slaves: list[socket] = []
+        for_metrics: list[socket] = []
         try:
+            if self._metrics_config.is_served:
+                for_metrics.append(bind_page(self._bind, self._metrics_config, self._config.broker_ip1 or address))
             port = for_clients[0].getsockname()[1]
             for_clients += take_vip_port(self._bind, address, port, self._config)
             for_slaves += [self._bind(address, each) for each in ports_for_slaves(self._config, port)]
@@ -155,14 +170,18 @@ class BrokerServer:
                      report)
             self._make_parts(for_clients, *for_slaves)
             self._load_documents()
+            if for_metrics:
+                self._make_metrics(for_metrics[0])
         except (RegulusError, OSError):
-            for taken in (*for_clients, *for_slaves):
+            for taken in (*for_clients, *for_slaves, *for_metrics):
                 taken.close()
             self.store.close()
             raise
         try:
             await self._start_parts()
             await self._listener.accept()
+            if self.metrics is not None:
+                await self.metrics.start()
         except (StoreError, OSError):
             await self._end_parts()
             raise
@@ -170,6 +189,7 @@ class BrokerServer:
         await self._door.start()
         self._health.start()
         self._settle(self._clock())
+        self._is_running = True
 
     async def stop(self) -> None:
         """Stop cleanly: no request is accepted any more, answers leave, everything is on disk, the store is closed.
@@ -177,6 +197,7 @@ class BrokerServer:
         Requests are refused from the first moment on, and all connections are closed before the workers end, because
         closing them may need the workers.
         """
+        self._is_running = False
         self._listener.ignore_input()
         await self._door.stop()
         await self._end_parts()
@@ -186,6 +207,8 @@ class BrokerServer:
         self._health.stop()
         self._ticks.stop()
         self._route_asks.stop()
+        if self.metrics is not None:
+            await self.metrics.stop()
         await self._replication.end_copying()
         await self._end_deeds()
         self._dispatch.stop()
@@ -224,6 +247,8 @@ class BrokerServer:
         config = replace(self._config, listen_port=for_clients[0].getsockname()[1])
         seed = int.from_bytes(os.urandom(8), "big")
         self.broker = BrokerState(config, self.store, now_ms=self._clock(), steady_ms=self._steady_clock(), seed=seed)
+        if self._metrics_config.is_served:
+            self.broker.latencies = RequestLatencies()
         line, watched = self._workers.line, self._watchdog.watched
         self._durability = Durability(longest_wait(config, self._store_config) / 1000,
                                       watched("making visible what was flushed", self._make_visible))
@@ -255,11 +280,33 @@ class BrokerServer:
         if door is not None:
             handle = door.guard(handle)
         self._requests = RequestServer(handle, self.broker, self._settle, self._durability.answer_when_durable,
-                                       self._keeper.when_saved, self.broker.channel_closed, self._tell_time)
+                                       self._keeper.when_saved, self.broker.channel_closed, self._tell_time,
+                                       self.broker.latencies)
         self._listener = make_listener(for_clients, self._requests, self._transport_config, self._watchdog)
         self._door = self._make_door(self._replication.port or config.listen_port + HA_PORT_OFFSET)
         self._route_asks = RouteAsks(self.broker, self._door, self._send_notices)
         self._health = self._make_health()
+
+    def _make_metrics(self, bound: socket) -> None:
+        """The page of this process; other servers of it add what they have."""
+        self.metrics = MetricsPageServer(self._metrics_config, bound, self._watchdog)
+        families = BrokerMetrics(self.broker, self._metrics_config.labels,
+                                 has_exporter_names=self._metrics_config.metrics_exporter_names_enable)
+        readiness = Readiness(self.broker, self.store, self._door, self._replication,
+                              bool(self._name_servers) or self._name_server is not None, lambda: self._is_running)
+
+        def fill(page: MetricsPage) -> Iterator[None]:
+            facts = ServerFacts(
+                connections=len(self._listener.connections), longest_step_ms=self._watchdog.longest_ms(),
+                is_ready=not readiness.reasons(), complaints=len(self.broker.complaints),
+                refused=self._requests.refusals.total)
+            return families.fill(page, facts, self._tell_time())
+
+        self.metrics.sources.append(fill)
+        self.metrics.reasons.append(readiness.reasons)
+        if self._name_server is not None:
+            self.metrics.sources.append(self._name_server.fill)
+            self.metrics.reasons.append(self._name_server.reasons)
 
     def _make_health(self) -> Health:
         health, store, config = Health(self._take_complaints), self.store, self.broker.config
@@ -443,12 +490,13 @@ class BrokerServer:
 
 class Regulus:
     """A broker and a name server in one process, each with its own workers: the broker ends first. `bind` takes the
-    ports."""
+    ports. They have one page of metrics."""
 
     def __init__(self, config: BrokerConfig, store_config: MessageStoreConfig, namesrv_config: NamesrvConfig, *,
                  transport_config: TransportConfig = _DEFAULT_TRANSPORT, clock: Clock = wall_clock_ms,
                  steady_clock: Clock = steady_clock_ms, workers: Workers | None = None,
-                 name_server_workers: Workers | None = None, bind: Bind = bind) -> None:
+                 name_server_workers: Workers | None = None, bind: Bind = bind,
+                 metrics_config: MetricsConfig = _DEFAULT_METRICS) -> None:
         is_guarded = bool(config.guard) or namesrv_config.acl_enable
         if is_guarded and not config.inner_client_authentication_credentials:
             # The two authenticate each other by a secret that exists only in this process.
@@ -461,7 +509,7 @@ class Regulus:
                                       rules)
         self.broker_server = BrokerServer(config, store_config, name_server=self.name_server,
                                           transport_config=transport_config, clock=clock, steady_clock=steady_clock,
-                                          workers=workers, bind=bind)
+                                          workers=workers, bind=bind, metrics_config=metrics_config)
 
     def _user_rules(self) -> Rules:
         return self.broker_server.broker.users.rules

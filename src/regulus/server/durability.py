@@ -34,6 +34,7 @@ class _Waiting(NamedTuple):
     writer: Writer
     frames: bytes
     is_firm: bool
+    sent: Callable[[int], None] | None
 
 
 class Condition:
@@ -94,14 +95,16 @@ class Durability:
         if self._deadline_timer is not None:
             self._deadline_timer.cancel()
 
-    def answer_when_durable(self, end: int, writer: Writer, frames: bytes, is_firm: bool = False) -> None:
-        """Send `frames`, whole answers, once the log is durable up to `end`."""
+    def answer_when_durable(self, end: int, writer: Writer, frames: bytes, is_firm: bool = False,
+                            sent: Callable[[int], None] | None = None) -> None:
+        """Send `frames`, whole answers, once the log is durable up to `end`. `sent` is called when they were written:
+        with the code that they got for being late, or with 0."""
         deadline = self._loop.time() + self._timeout
         for condition in self._conditions:
             condition.hasten()
             if condition.absent is not None and not is_firm:
                 frames = _refusals(frames, condition.absent, None)
-        self._waiting.append(_Waiting(end, deadline, writer, frames, is_firm))
+        self._waiting.append(_Waiting(end, deadline, writer, frames, is_firm, sent))
         if self._reached() >= end:
             self.release()      # an answer that waited for something else before
         elif self._deadline_timer is None:
@@ -150,13 +153,19 @@ class Durability:
     def _send(self, count: int, code: ResponseCode | None = None, remark: str | None = None) -> None:
         """Send the first `count` waiting answers, those of one writer in one write; with a `code`, as refusals."""
         by_writer: dict[Writer, list[bytes]] = {}
+        told: list[tuple[Callable[[int], None], int]] = []
         for _ in range(count):
-            _, _, writer, frames, is_firm = self._waiting.popleft()
-            if code is not None and (not is_firm or code is ResponseCode.SERVICE_NOT_AVAILABLE):
+            _, _, writer, frames, is_firm, sent = self._waiting.popleft()
+            is_late = code is not None and (not is_firm or code is ResponseCode.SERVICE_NOT_AVAILABLE)
+            if is_late and code is not None:
                 frames = _refusals(frames, code, remark)
             by_writer.setdefault(writer, []).append(frames)
+            if sent is not None:
+                told.append((sent, int(code) if is_late and code is not None else 0))
         for writer, parts in by_writer.items():
             writer.write(b"".join(parts))
+        for sent, late in told:
+            sent(late)
 
 
 def _refusals(frames: bytes, code: ResponseCode, remark: str | None) -> bytes:

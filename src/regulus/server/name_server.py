@@ -2,7 +2,7 @@
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from regulus.access.decision import Rules
@@ -10,10 +10,12 @@ from regulus.broker.long_answers import LongAnswers
 from regulus.broker.outcome import NO_REPLY, Notice, Outcome, Reply, when_saved
 from regulus.broker.settings_changes import SettingsChanges
 from regulus.model.message_id import host_bytes
+from regulus.model.metrics_config import MetricsConfig
 from regulus.model.peer import Peer
 from regulus.nameserver import access
 from regulus.nameserver import handlers as name_server_table
 from regulus.nameserver.config import NamesrvConfig
+from regulus.nameserver.metrics import nameserver_families
 from regulus.nameserver.state import NameServerState
 from regulus.server.access_files import AccessFiles, accounts_of
 from regulus.server.clock import Clock, steady_clock_ms, wall_clock_ms
@@ -22,6 +24,7 @@ from regulus.server.door import Door
 from regulus.server.durability import Writer
 from regulus.server.event_log import EventLog
 from regulus.server.kv_documents import KvDocuments
+from regulus.server.metrics_page import MetricsPageServer, bind_page
 from regulus.server.ports import Bind, make_listener
 from regulus.server.request_server import RequestServer
 from regulus.server.tick_loop import TickLoop
@@ -31,11 +34,13 @@ from regulus.transport.config import TransportConfig
 from regulus.transport.listener import bind
 from regulus.transport.unfinished_frames import UnfinishedFrames
 from regulus.wire.codes import RequestCode
+from regulus.wire.metrics_text import MetricsPage
 from regulus.wire.remoting_command import RemotingCommand
 
 _log = logging.getLogger(__name__)
 
 _DEFAULT_TRANSPORT = TransportConfig()
+_DEFAULT_METRICS = MetricsConfig()
 _OWN_CHANNEL = 0                # of a broker in the same process; connections count from 1
 _TICK_MAX_MS = 1_000
 _QUERIES_MAX = 1_024            # in progress: after a start all clients ask at once
@@ -43,7 +48,8 @@ _ROUTES = "routes"
 _NOTHING_SAVED_LATER_MS = 3_600_000
 
 
-def _never_durable(end: int, writer: Writer, frames: bytes, is_firm: bool = False) -> None:
+def _never_durable(end: int, writer: Writer, frames: bytes, is_firm: bool = False,
+                   sent: Callable[[int], None] | None = None) -> None:
     raise AssertionError("a name server stores no messages")
 
 
@@ -62,8 +68,12 @@ class NameServer:
     def __init__(self, config: NamesrvConfig, transport_config: TransportConfig = _DEFAULT_TRANSPORT,
                  clock: Clock = wall_clock_ms, steady_clock: Clock = steady_clock_ms,
                  workers: Workers | None = None, bind: Bind = bind,
-                 rules: Callable[[], Rules] | None = None) -> None:
+                 rules: Callable[[], Rules] | None = None, metrics_config: MetricsConfig = _DEFAULT_METRICS) -> None:
         self._config = config
+        self._metrics_config = metrics_config
+        self.metrics: MetricsPageServer | None = None
+        self._watchdog = Watchdog()
+        self._is_running = False
         self._rules = rules
         self._workers = workers or ThreadWorkers()
         self._bind = bind
@@ -94,12 +104,21 @@ class NameServer:
         when the accounts cannot be read."""
         self._make_door()
         self._make_keeper()
-        watchdog = Watchdog()
+        watchdog = self._watchdog
         handle = self._door.guard(self._decide) if self._door is not None else self._decide
         self._requests = RequestServer(handle, self.state, self._settle, _never_durable,
                                        self._keeper.when_saved if self._keeper is not None else _never_saved,
                                        self._channel_closed, self._tell_time)
         bound = self._bind(self._config.bind_address, self._config.listen_port)
+        if self._metrics_config.is_served:
+            try:
+                page = bind_page(self._bind, self._metrics_config, self._config.bind_address)
+            except OSError:
+                bound.close()
+                raise
+            self.metrics = MetricsPageServer(self._metrics_config, page, watchdog)
+            self.metrics.sources.append(self.fill)
+            self.metrics.reasons.append(self.reasons)
         self._listener = make_listener([bound], self._requests, self._transport_config, watchdog, self._unfinished)
         if self._keeper is not None:
             await self._keeper.start()
@@ -112,8 +131,29 @@ class NameServer:
     async def accept(self) -> None:
         """Accept connections. Raises OSError."""
         await self._listener.accept()
+        if self.metrics is not None:
+            await self.metrics.start()
+        self._is_running = True
+
+    def fill(self, page: MetricsPage) -> Iterator[None]:
+        """Add the families of a name server."""
+        self._tell_time()
+        return nameserver_families(self.state, page, self._metrics_config.labels, len(self._listener.connections),
+                                   self._watchdog.longest_ms(), self._requests.refusals.total)
+
+    def reasons(self) -> list[str]:
+        """Why this name server does not serve; empty when it does."""
+        if not self._is_running:
+            return ["the name server is starting or stopping"]
+        if self._config.need_wait_for_service and self.state.steady_ms - self.state.started_ms \
+                < self._config.wait_seconds_for_service * 1000:
+            return ["the name server waits for brokers to register (needWaitForService)"]
+        return []
 
     async def stop(self) -> None:
+        self._is_running = False
+        if self.metrics is not None:
+            await self.metrics.stop()
         self._listener.ignore_input()
         self._ticks.stop()
         if self._keeper is not None:

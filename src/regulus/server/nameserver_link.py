@@ -56,6 +56,10 @@ class NameServerDoor(Protocol):
     def registrations(self) -> int:
         """The number of completed registrations with any name server."""
 
+    @property
+    def is_registered(self) -> bool:
+        """Whether a name server knows the broker, as far as the link can see."""
+
 
 class NameserverLink:
     """The link over the network."""
@@ -82,6 +86,10 @@ class NameserverLink:
     @property
     def registrations(self) -> int:
         return self._registrations
+
+    @property
+    def is_registered(self) -> bool:
+        return self._registrations > 0 and bool(self._connections)
 
     async def start(self) -> None:
         for task in self._tasks:
@@ -213,6 +221,10 @@ class EmbeddedLink:
     @property
     def registrations(self) -> int:
         return self._registrations
+
+    @property
+    def is_registered(self) -> bool:
+        return self._registrations > 0
 
     async def start(self) -> None:
         self._register()

@@ -32,6 +32,8 @@ _OTHERS = (-1, -1)
 
 class Refusals:
     def __init__(self) -> None:
+        self.total = 0
+        """All refusals since the start."""
         self._counts: dict[tuple[int, int], int] = {}
         self._last = ""
         self._next_ms = 0
@@ -39,6 +41,7 @@ class Refusals:
     def note(self, request: RemotingCommand, answer: RemotingCommand, peer: Peer) -> None:
         if answer.code in NO_REFUSALS:
             return
+        self.total += 1
         kind = (request.code, answer.code)
         if kind not in self._counts and len(self._counts) >= KINDS_MAX:
             kind = _OTHERS

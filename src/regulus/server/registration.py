@@ -6,6 +6,11 @@ so only the last part carries the version that confirms all of them. A name serv
 registration lacks (`deleteTopicWithBrokerRegistration`) gets everything in one request instead, which is made a part at
 a time.
 
+A broker deletes retry topics itself, with the group or topic whose messages they had. No operator knows their names, so
+the last request lists them (`regulusGoneTopics`), and a name server of ours drops their routes; one of RocketMQ keeps
+them until the broker's connection closes. A whole registration lists those that the broker remembers,
+`topic_epochs.DELETED_MAX`; routes of others stay until the connection closes.
+
 Source: BrokerController.registerIncrementBrokerData, RouteInfoManager.registerBroker.
 """
 
@@ -14,7 +19,7 @@ from dataclasses import dataclass, replace
 
 from regulus.broker.state import BrokerState
 from regulus.errors import BrokerRefused, HeaderError
-from regulus.model.topics import DataVersion
+from regulus.model.topics import DataVersion, is_retry_topic
 from regulus.wire import config_text
 from regulus.wire.bodies import encode_data_version
 from regulus.wire.codes import RequestCode, ResponseCode
@@ -58,6 +63,7 @@ def talk(broker: BrokerState, address: str, ha_address: str, told: Told | None) 
     if told is not None and told.changes == changes:
         return told
     names = broker.topics.changed_since(told.changes) if told is not None else None
+    deleted = broker.topics.epochs.deleted_names() if names is None else sorted(names)
     parts = _parts(broker.topics.names() if names is None else sorted(names))
     if (told is not None or len(parts) > 1) and (yield from _drops_missing()):
         parts = [broker.topics.names()]
@@ -66,7 +72,8 @@ def talk(broker: BrokerState, address: str, ha_address: str, told: Told | None) 
         # By its time it is older than the version that counts, and it equals no other: a later one would have a later
         # time.
         version = replace(data_version, timestamp=data_version.timestamp - left)
-        answer = yield (yield from _register_request(broker, address, ha_address, part, version))
+        answer = yield (yield from _register_request(broker, address, ha_address, part, version,
+                                               deleted if not left else ()))
         assert answer is not None
         if answer.code != ResponseCode.SUCCESS:
             raise BrokerRefused(answer.code, answer.remark)
@@ -75,7 +82,8 @@ def talk(broker: BrokerState, address: str, ha_address: str, told: Told | None) 
 
 
 def _register_request(broker: BrokerState, address: str, ha_address: str, names: Sequence[str],
-                      version: DataVersion) -> Generator[None, RemotingCommand | None, RemotingCommand]:
+                      version: DataVersion,
+                      deleted: Sequence[str]) -> Generator[None, RemotingCommand | None, RemotingCommand]:
     config = broker.config
     header = RegisterBrokerRequest(broker_name=config.broker_name, broker_addr=address,
                                    cluster_name=config.broker_cluster_name, ha_server_addr=ha_address,
@@ -85,7 +93,8 @@ def _register_request(broker: BrokerState, address: str, ha_address: str, names:
         if topics:
             yield None
         topics.append(broker.register_body(part, version).encode_topics())
-    body = broker.register_body((), version).encode_with(topics)
+    gone = [] if config.is_slave else [name for name in deleted if is_retry_topic(name) and name not in broker.topics]
+    body = broker.register_body((), version, gone or None).encode_with(topics)
     return RemotingCommand.request(RequestCode.REGISTER_BROKER, header.ext(), body)
 
 

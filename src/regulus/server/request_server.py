@@ -8,10 +8,12 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from time import perf_counter
 from typing import Any, Protocol
 
 from regulus.broker.long_answers import Fault
 from regulus.broker.outcome import NO_REPLY, Notice, Outcome, Relay, Reply, Unsent
+from regulus.broker.request_latencies import ONEWAY, SUCCESS, Kind, RequestLatencies
 from regulus.errors import ConnectionLost, RequestTimeout, StoreDamaged, StoreError, StoreNotWritable
 from regulus.model.peer import Peer
 from regulus.server.channel import Channel
@@ -38,16 +40,22 @@ Settle = Callable[[int], None]
 WhenSaved = Callable[[int, Callable[[str], None]], None]
 
 
+Sent = Callable[[int], None]
+"""Called with the code of the answer when it was written."""
+
+
 class AnswerWhenDurable(Protocol):
-    def __call__(self, end: int, writer: Writer, frames: bytes, is_firm: bool = False) -> None: ...
+    def __call__(self, end: int, writer: Writer, frames: bytes, is_firm: bool = False,
+                 sent: Sent | None = None) -> None: ...
 
 
 class RequestServer:
     """`handle` decides one request on `state`; `settle` follows each batch: it saves, registers, dispatches and sends
-    notices. `refusals` gets the refused requests."""
+    notices. `refusals` gets the refused requests, `latencies` how long each took, if anybody wants to know."""
 
     def __init__(self, handle: Handle, state: Any, settle: Settle, answer_when_durable: AnswerWhenDurable,
-                 when_saved: WhenSaved, channel_closed: Callable[[int, int], None], clock: Clock) -> None:
+                 when_saved: WhenSaved, channel_closed: Callable[[int, int], None], clock: Clock,
+                 latencies: RequestLatencies | None = None) -> None:
         self._handle = handle
         self._state = state
         self._settle = settle
@@ -56,6 +64,7 @@ class RequestServer:
         self._channel_closed = channel_closed
         self._clock = clock
         self.refusals = Refusals()
+        self._tally = None if latencies is None else Tally(latencies)
         self._channels: dict[int, Channel] = {}
         self._relays: set[asyncio.Task[None]] = set()
 
@@ -73,15 +82,20 @@ class RequestServer:
         parts: list[bytes | memoryview] = []
         held: list[bytes | memoryview] = []
         others: list[Outcome] = []
+        tally = self._tally
+        if tally is not None and not tally.begin_again():
+            tally = self._tally = Tally(tally.latencies)
         end = decide(requests, self._handle, connection.peer, self._state, now_ms, parts, held, others,
-                     self.refusals)
+                     self.refusals, tally)
         if held:
-            self._answer_when_durable(end, connection, b"".join(held))
-        for outcome in others:
-            self._carry_out(outcome, connection)
+            self._answer_when_durable(end, connection, b"".join(held), sent=None if tally is None else tally.held_sent)
+        for index, outcome in enumerate(others):
+            self._carry_out(outcome, connection, None if tally is None else tally.sent_of(index))
         self.settle_safely(now_ms)
         if parts:
             send_parts(connection, parts)
+        if tally is not None:
+            tally.parts_sent()
 
     def tell(self, notice: Notice) -> None:
         """Carry out a notice's reply for the client on its channel."""
@@ -108,28 +122,32 @@ class RequestServer:
         for task in self._relays:
             task.cancel()
 
-    def _carry_out(self, outcome: Outcome, connection: Connection) -> None:
+    def _carry_out(self, outcome: Outcome, connection: Connection, sent: Sent | None) -> None:
         """Carry out an outcome other than a reply that leaves now."""
         if isinstance(outcome, Relay):
             task = asyncio.ensure_future(self._relay(outcome, connection))
             self._relays.add(task)
             task.add_done_callback(self._relays.discard)
         elif isinstance(outcome, Reply):
-            self._answer(outcome, connection)
+            self._answer(outcome, connection, sent)
 
-    def _answer(self, reply: Reply, channel: Channel) -> None:
+    def _answer(self, reply: Reply, channel: Channel, sent: Sent | None = None) -> None:
         """The steps of a reply, in the order that its class gives."""
         if reply.change:
-            self._save_first(reply, channel)
-        elif reply.durable_at:
+            self._save_first(reply, channel, sent)
+            return
+        if reply.durable_at:
             self._answer_when_durable(reply.durable_at, self._recipient(reply, channel), _frame_of(reply),
-                                      reply.is_firm)
-        elif isinstance(reply.answer, bytes):
+                                      reply.is_firm, sent)
+            return
+        if isinstance(reply.answer, bytes):
             channel.write(reply.answer)
         else:
             channel.send_soon(reply.answer)
+        if sent is not None:
+            sent(0)
 
-    def _save_first(self, reply: Reply, channel: Channel) -> None:
+    def _save_first(self, reply: Reply, channel: Channel, sent: Sent | None) -> None:
         """The answer is encoded now: its body may be a part of the log, which may go while the answer waits."""
         saved = Reply(_frame_of(reply), reply.durable_at, 0, reply.is_firm, reply.unsent)
 
@@ -139,8 +157,10 @@ class RequestServer:
                 saved.unsent(self._clock())
             if fault:
                 channel.send_soon(_not_saved(_frame_of(saved), fault))
+                if sent is not None:
+                    sent(ResponseCode.SYSTEM_ERROR)
             elif not is_gone:
-                self._answer(saved, channel)
+                self._answer(saved, channel, sent)
 
         self._when_saved(reply.change, release)
 
@@ -178,6 +198,58 @@ class _Recipient:
             self._unsent(self._clock())
 
 
+class Tally:
+    """The answers to the requests of one read, until they are written. `runs` are those that leave with the read,
+    `held` those that wait for the log together; each is a kind of answer, and how many in a row. The others have an
+    entry each in `others`, None where nothing is answered now."""
+
+    def __init__(self, latencies: RequestLatencies) -> None:
+        self.runs: list[tuple[Kind, int]] = []
+        self.held: list[tuple[Kind, int]] = []
+        self.others: list[tuple[int, int] | None] = []
+        self.latencies = latencies
+        self._began = perf_counter()
+
+    def begin_again(self) -> bool:
+        """For the next read, if nothing of the last one is waited for."""
+        if self.held or self.others:
+            return False
+        self.runs.clear()
+        self._began = perf_counter()
+        return True
+
+    def note_other(self, request: RemotingCommand, outcome: Outcome) -> None:
+        """An outcome that does not leave with the read. What is held is counted when it is answered."""
+        code = 0
+        if isinstance(outcome, Reply) and not isinstance(outcome.answer, bytes):
+            code = outcome.answer.code
+        elif request.is_oneway and outcome is NO_REPLY:
+            self.runs.append(((request.code, code, False, ONEWAY), 1))
+        self.others.append((request.code, code) if isinstance(outcome, Reply) else None)
+
+    def parts_sent(self) -> None:
+        self.latencies.note_runs(self.runs, self._took_ms())
+
+    def held_sent(self, late: int) -> None:
+        """`late`: the code with which they left instead of their own; 0 for none."""
+        runs = self.held if not late else [
+            ((kind[0], late, kind[2], kind[3]), times) for kind, times in self.held]
+        self.latencies.note_runs(runs, self._took_ms())
+
+    def sent_of(self, index: int) -> Sent | None:
+        noted = self.others[index]
+        if noted is None:
+            return None
+        request_code, response_code = noted
+
+        def sent(late: int) -> None:
+            self.latencies.note(request_code, late or response_code, self._took_ms())
+        return sent
+
+    def _took_ms(self) -> float:
+        return (perf_counter() - self._began) * 1000
+
+
 def send_parts(connection: Connection, parts: list[bytes | memoryview]) -> None:
     """Write whole frames given in parts: short parts joined, long ones, such as bodies from the log, as they are."""
     size = 0
@@ -191,14 +263,16 @@ def send_parts(connection: Connection, parts: list[bytes | memoryview]) -> None:
 
 def decide(requests: list[RemotingCommand], handle: Handle, peer: Peer, state: Any, now_ms: int,
            parts: list[bytes | memoryview], held: list[bytes | memoryview], others: list[Outcome],
-           refusals: Refusals) -> int:
+           refusals: Refusals, tally: "Tally | None" = None) -> int:
     """Decide requests one after the other.
 
     `parts` gets the frames that leave now, `held` those that wait until the log is durable up to the position returned,
     `others` the outcomes that are not replies and the replies that wait alone, `refusals` the answers with an error
-    code.
+    code. `tally` counts them.
     """
     end = 0
+    run_code = run_times = 0        # of answers like the last one, of one list and without an error code
+    run_taker = parts
     for request in requests:
         try:
             outcome = handle(request, peer, state, now_ms)
@@ -208,6 +282,8 @@ def decide(requests: list[RemotingCommand], handle: Handle, peer: Peer, state: A
             outcome = _unexpected(request, peer)
         if type(outcome) is not Reply:
             others.append(outcome)
+            if tally is not None:
+                tally.note_other(request, outcome)
             continue
         reply = outcome
         taker = parts
@@ -215,16 +291,32 @@ def decide(requests: list[RemotingCommand], handle: Handle, peer: Peer, state: A
             if reply.change or reply.is_firm:
                 others.append(reply)
                 _note_refusal(reply, request, peer, refusals)
+                if tally is not None:
+                    tally.note_other(request, reply)
                 continue
             end = max(end, reply.durable_at)
             taker = held
+        code = 0
         if isinstance(reply.answer, bytes):
             taker.append(reply.answer)
         else:
             command = reply.answer
-            if command.code:
+            code = command.code
+            if code:
                 refusals.note(request, command, peer)
             taker += command.encode_parts()
+        if tally is None:
+            continue
+        if run_times and (request.code != run_code or code or taker is not run_taker):
+            (tally.held if run_taker is held else tally.runs).append(((run_code, 0, False, SUCCESS), run_times))
+            run_times = 0
+        if code:
+            (tally.held if taker is held else tally.runs).append(((request.code, code, False, SUCCESS), 1))
+            continue
+        run_code, run_taker = request.code, taker
+        run_times += 1
+    if tally is not None and run_times:
+        (tally.held if run_taker is held else tally.runs).append(((run_code, 0, False, SUCCESS), run_times))
     return end
 
 

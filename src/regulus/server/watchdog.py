@@ -18,6 +18,8 @@ _log = logging.getLogger(__name__)
 STEP_MS_MAX = 100
 """A step that takes longer is logged."""
 CODES_NAMED_MAX = 5
+LONGEST_KEPT_S = 60.0
+"""How long the longest step is remembered, at least."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -28,6 +30,26 @@ class Watchdog:
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
+        self._longest_s = self._longest_before_s = 0.0
+        self._turn_at_s: float | None = None
+
+    def longest_ms(self) -> float:
+        """The longest step of the last one to two minutes, if this is called at least once a minute."""
+        now_s = self._clock()
+        if self._turn_at_s is None:
+            self._turn_at_s = now_s + LONGEST_KEPT_S
+        elif now_s >= self._turn_at_s:
+            is_old = now_s >= self._turn_at_s + LONGEST_KEPT_S
+            self._longest_before_s, self._longest_s = 0.0 if is_old else self._longest_s, 0.0
+            self._turn_at_s = now_s + LONGEST_KEPT_S
+        return max(self._longest_s, self._longest_before_s) * 1000
+
+    def note(self, name: str, took_s: float) -> None:
+        """A step took so long."""
+        if took_s > self._longest_s:
+            self._longest_s = took_s
+        if took_s > STEP_MS_MAX / 1000:
+            _tell(name, took_s)
 
     def watched(self, name: str, step: Callable[P, R]) -> Callable[P, R]:
         """The step, timed."""
@@ -39,8 +61,8 @@ class Watchdog:
                 return step(*args, **kwargs)
             finally:
                 took = clock() - began
-                if took > limit_s:
-                    _tell(name, took)
+                if took > self._longest_s or took > limit_s:
+                    self.note(name, took)
         return timed
 
     def watched_requests(self, on_requests: OnRequests) -> OnRequests:
@@ -51,6 +73,8 @@ class Watchdog:
             began = clock()
             on_requests(connection, requests)
             took = clock() - began
+            if took > self._longest_s:
+                self._longest_s = took
             if took > limit_s:
                 _tell(f"{_codes(requests)} of {connection.peer.remote_text}", took)
         return timed

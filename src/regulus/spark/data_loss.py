@@ -54,7 +54,7 @@ class Losses:
     def gone(self, gap: Gap) -> Iterator[pa.RecordBatch]:
         """The row of a gap, if the options want one. Raises DataLoss when the read is to fail."""
         if self._options.on_data_loss is OnDataLoss.FAIL:
-            raise data_loss(gap)
+            raise data_loss([gap])
         if self._options.on_data_loss is OnDataLoss.REPORT:
             yield gap_batch([gap], self._columns)
 

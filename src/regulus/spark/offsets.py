@@ -6,7 +6,8 @@ The canonical form is sorted and without spaces, so that equal offsets are equal
 
 `epoch` says which topic of that name a broker has, when it was deleted and made again. Offsets of streams also have
 "last":{"broker-a":{"0":[1795293330479,"7F00..."]}} there, store time and id of the message before, and, of queues that
-the batch before reads, "bytes":{"broker-a":{"0":812}}, those of a message on average. Users may leave all of it out,
+the batch before reads, "bytes":{"broker-a":{"0":812}}, those of a message on average, and of queues that lost their
+end, "lost":{"broker-a":{"0":60}}, the offset up to which that was reported. Users may leave all of it out,
 and may also write {"orders":{"broker-a":{"0":23}}} or, if one broker has the topic, {"orders":{"0":23}}. -1 stands for
 the latest and -2 for the earliest offset of the queue, -3 for that of the consumer group.
 """
@@ -36,7 +37,8 @@ _EXAMPLE = 'write {"topic":{"broker-a":{"0":23}}}'
 
 def offsets_object(offsets: Mapping[MessageQueue, int], epochs: Epochs,
                    marks: Mapping[MessageQueue, Mark] | None = None,
-                   sizes: Mapping[MessageQueue, int] | None = None) -> dict[str, Any]:
+                   sizes: Mapping[MessageQueue, int] | None = None,
+                   lost: Mapping[MessageQueue, int] | None = None) -> dict[str, Any]:
     """The canonical form as an object with sorted keys."""
     topics: dict[str, Any] = {}
     for queue, offset in sorted(offsets.items()):
@@ -46,9 +48,10 @@ def offsets_object(offsets: Mapping[MessageQueue, int], epochs: Epochs,
     for queue, mark in sorted((marks or {}).items()):
         of_brokers = topics[queue.topic].setdefault("last", {})
         of_brokers.setdefault(queue.broker_name, {})[str(queue.queue_id)] = list(mark)
-    for queue, size in sorted((sizes or {}).items()):
-        of_brokers = topics[queue.topic].setdefault("bytes", {})
-        of_brokers.setdefault(queue.broker_name, {})[str(queue.queue_id)] = size
+    for name, numbers in (("bytes", sizes), ("lost", lost)):
+        for queue, number in sorted((numbers or {}).items()):
+            of_brokers = topics[queue.topic].setdefault(name, {})
+            of_brokers.setdefault(queue.broker_name, {})[str(queue.queue_id)] = number
     return {"v": 1, "topics": topics}
 
 
@@ -92,17 +95,27 @@ def parse_marks(text: str, option: str) -> dict[MessageQueue, Mark]:
 
 def parse_sizes(text: str, option: str) -> dict[MessageQueue, int]:
     """The bytes of a message by queue, in the canonical form; empty if absent. Raises OptionError."""
+    return _parse_numbers(text, option, "bytes", "the bytes of a message")
+
+
+def parse_lost(text: str, option: str) -> dict[MessageQueue, int]:
+    """The offsets up to which lost ends were reported, in the canonical form; empty if absent. Raises OptionError."""
+    return _parse_numbers(text, option, "lost", "what was reported as lost")
+
+
+def _parse_numbers(text: str, option: str, name: str, what: str) -> dict[MessageQueue, int]:
+    """The numbers above 0 of each queue under that name."""
     topics = json_object(text, option, _EXAMPLE).get("topics")
-    sizes = {}
+    found = {}
     for topic, value in (topics.items() if isinstance(topics, dict) else ()):
-        of_brokers = value.get("bytes") if isinstance(value, dict) else None
+        of_brokers = value.get(name) if isinstance(value, dict) else None
         for broker_name, queues in (of_brokers.items() if isinstance(of_brokers, dict) else ()):
-            for queue_id, size in (queues.items() if isinstance(queues, dict) else [("", queues)]):
-                if not (queue_id.isdecimal() and queue_id.isascii()) or type(size) is not int or size < 1:
-                    raise OptionError(f"{option!r} has {queues!r} as the bytes of a message of topic {topic!r}, not a "
-                                      "number above 0 of each queue")
-                sizes[MessageQueue(topic, broker_name, int(queue_id))] = size
-    return sizes
+            for queue_id, number in (queues.items() if isinstance(queues, dict) else [("", queues)]):
+                if not (queue_id.isdecimal() and queue_id.isascii()) or type(number) is not int or number < 1:
+                    raise OptionError(f"{option!r} has {queues!r} as {what} of topic {topic!r}, not a number above 0 "
+                                      "of each queue")
+                found[MessageQueue(topic, broker_name, int(queue_id))] = number
+    return found
 
 
 def _parse(text: str, option: str, lowest: int) -> QueueOffsets:

@@ -16,6 +16,9 @@ from regulus.spark.task_parts import Part
 Sizes: TypeAlias = Mapping[MessageQueue, int]
 """Bytes of a message by queue, on average."""
 
+LOSSES_NAMED_MAX = 5
+"""Losses that the text of an error names; of more, it has the number."""
+
 
 class QueueState(NamedTuple):
     """A queue holds [low, high). `topic_epoch` distinguishes a topic from an earlier one of its name; 0 when unknown.
@@ -83,8 +86,8 @@ def batch_bounds(options: ReadOptions, place: Place) -> Bounds:
     states = place.states(queues)
     starts, gaps = starting_offsets(options, place, queues, states, is_stream=False)
     ends, beyond = _ending_offsets(options, place, queues, states)
-    ranges = [UnitRange(queue.topic, queue.queue_id, starts[queue], ends[queue], queue.broker_name)
-              for queue in queues if starts[queue] < ends[queue]]
+    ranges = [UnitRange(queue.topic, queue.queue_id, starts[queue], ends[queue], queue.broker_name,
+                        states[queue].topic_epoch) for queue in queues if starts[queue] < ends[queue]]
     return Bounds(ranges, [*gaps, *beyond])
 
 
@@ -141,16 +144,22 @@ def _lost_before(queue: MessageQueue, start: int, state: QueueState) -> list[Gap
     return [] if lost is None else [lost]
 
 
-def data_loss(gap: Gap) -> DataLoss:
-    """The error for a gap, with the remedy."""
-    return DataLoss(f"{gap}; set failOnDataLoss to false (of a command: give --accept-gaps) to continue without, or "
-                    "to report to have a row for it")
+def named(losses: Sequence[str]) -> str:
+    """The first losses for an error's text, and the number of the others."""
+    others = len(losses) - LOSSES_NAMED_MAX
+    return "; ".join(losses[:LOSSES_NAMED_MAX]) + (f"; and {others} more" if others > 0 else "")
+
+
+def data_loss(gaps: Sequence[Gap]) -> DataLoss:
+    """The error for gaps, with the remedy."""
+    return DataLoss(f"{named([str(gap) for gap in gaps])}; set failOnDataLoss to false (of a command: give "
+                    "--accept-gaps) to continue without, or to report to have a row for it")
 
 
 def to_report(gaps: Sequence[Gap], on_data_loss: OnDataLoss) -> list[Gap]:
-    """The gaps that get a row. Raises DataLoss for the first one when the read is to fail."""
+    """The gaps that get a row. Raises DataLoss for all of them when the read is to fail."""
     if gaps and on_data_loss is OnDataLoss.FAIL:
-        raise data_loss(gaps[0])
+        raise data_loss(gaps)
     return list(gaps) if on_data_loss is OnDataLoss.REPORT else []
 
 

@@ -25,23 +25,47 @@ STREAM_PARTITION_BYTES = 64 << 20
 GAP = "gap"
 """The message_type of a row that reports messages that are gone."""
 
+CREATED_AGAIN = ("because the topic was deleted and created again, or its log was cut, after the read was planned: "
+                 "other messages have their numbers now")
+"""The cause of a gap that a task finds in place of the messages that it was to read."""
+
 GAP_END = "GAP_END"
 GAP_CAUSE = "GAP_CAUSE"
 """Properties of such a row."""
 
 
+class Anchor(NamedTuple):
+    """A message of a queue, by which a task recognizes the queue: its number, and its place in the log."""
+
+    queue_offset: int
+    physical_offset: int
+
+
 class UnitRange(NamedTuple):
-    """Messages [start, end) of one queue. A store's files are of one broker, whose name is not in them."""
+    """Messages [start, end) of one queue. A store's files are of one broker, whose name is not in them.
+
+    A topic may be deleted and created again after the plan, and its queue then has other messages under these numbers.
+    So a task compares the epoch of the topic (see read_bounds.QueueState), and in a store's files also the place of a
+    message in the log, because RocketMQ keeps no epochs.
+    """
 
     topic: str
     queue_id: int
     start: int
     end: int
     broker_name: str = ""
+    topic_epoch: int = 0
+    anchor: Anchor | None = None
 
     @property
     def queue(self) -> MessageQueue:
         return MessageQueue(self.topic, self.broker_name, self.queue_id)
+
+
+def is_another_topic(known: int, found: int) -> bool:
+    """Whether two epochs belong to different topics of one name. A place without epochs does not show it, and epochs of
+    brokers and of archives (read_bounds.QueueState) cannot be compared."""
+    return known * found > 0 and known != found
 
 
 class Gap(NamedTuple):
@@ -154,7 +178,7 @@ def split(ranges: Sequence[UnitRange], cut_units: Sequence[Sequence[int]]) -> li
     partitions = []
     starts = [unit.start for unit in ranges]
     for ends in [*cut_units, [unit.end for unit in ranges]]:
-        units = tuple(UnitRange(unit.topic, unit.queue_id, start, end)
+        units = tuple(unit._replace(broker_name="", start=start, end=end)
                       for unit, start, end in zip(ranges, starts, ends, strict=True) if start < end)
         if units:
             partitions.append(ReadRange(units))

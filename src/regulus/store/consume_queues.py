@@ -5,6 +5,7 @@ the log is faulty: it is neither read nor written until it is rebuilt.
 """
 
 from collections.abc import Callable
+from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,7 +25,8 @@ ANEW = ".anew"
 """Folder within that of all queues in which some are rebuilt: no topic has such a name."""
 
 BIRTHS_MAX = 100_000
-"""The number of deleted queues that are remembered; the oldest are forgotten."""
+"""The number of deleted queues that are remembered while the log has records from before their deletion. Of more, the
+oldest are forgotten; a later queue of that name may then get their records when it is rebuilt."""
 
 _UNKNOWN = 0x7FFFFFFFFFFFFFFF
 
@@ -338,6 +340,13 @@ class ConsumeQueues:
         """The births (topic, queue id, log offset) before which the log still has records. May run in another thread
         than the one that deletes."""
         return [(*name, birth) for name, birth in tuple(self.births.items()) if birth > log_start]
+
+    def forget_births_before(self, log_start: int) -> None:
+        """Forget the queues that were deleted before the first record of the log: none of their records is left. Looks
+        at those alone, because births never decrease in the order in which they are kept."""
+        gone = [name for name, _ in takewhile(lambda each: each[1] < log_start, self.births.items())]
+        for name in gone:
+            del self.births[name]
 
     def end_births_at(self, log_end: int) -> list[tuple[str, int]]:
         """Lower births to the new end of the log; returns the queues concerned. Open queues were truncated."""

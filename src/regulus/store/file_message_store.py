@@ -718,13 +718,14 @@ class FileMessageStore:
         dirty = self._dispatcher.dirty
         for _ in range(len(dirty)):
             queue = dirty.popleft()
+            if queue.is_deleted:
+                continue
             if least_pages and queue.dirty_pages() < least_pages:
                 dirty.append(queue)
                 continue
             # First clear the mark and then flush: a unit put in between marks the queue again.
             queue.is_dirty = False
-            if not queue.is_deleted:
-                taken.append(queue)
+            taken.append(queue)
         return taken
 
     def flush_checkpoint(self) -> None:

@@ -115,6 +115,7 @@ class OldFiles:
         self.hanging = HangingFile(files[0], steady_ms)
         del files[0]
         self._note_log_start(files[0].start)
+        self._queues.forget_births_before(files[0].start)
         return True
 
     def trim_queue(self, trimmed: QueueStart) -> list[MappedFile]:

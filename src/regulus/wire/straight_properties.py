@@ -101,6 +101,7 @@ class StraightProperties:
         message.unique_key_end = message.tags_end = message.keys_end = 0
         message.unique_key_start = message.tags_start = message.keys_start = 0
         message.waits = True
+        message.is_ordered = False
 
     def _note(self, name: int, value: int, end: int) -> bool:
         """Note the value of a property between these positions of the text; False if the message cannot go the fast
@@ -128,6 +129,8 @@ class StraightProperties:
             bit = _WAIT_BIT
         else:
             bit = self._bit_of_other(cut(out, name, name + size))
+            if size == 13 and matches(out, name, name + 13, b"__SHARDINGKEY", 13):
+                message.is_ordered = True
         if bit == 0 or self._names_seen & bit:
             return False
         self._names_seen |= bit

@@ -3,7 +3,8 @@
 import pytest
 
 from regulus.broker.config import BrokerConfig
-from regulus.broker.send_facts import SendFacts, TopicFacts
+from regulus.broker.send_facts import SIZE_EDGES, SendFacts, SentCounts, TopicFacts
+from regulus.model.store_result import Appended, PutStatus
 from regulus.model.topics import TopicConfig
 from regulus.testing.memory_store import MemoryStore
 
@@ -44,3 +45,23 @@ def test_answers_are_made_once_for_each_address():
     facts = SendFacts(BrokerConfig(), MemoryStore(), {})
     assert facts.answers(b"\x0a\0\0\x01\0\0\x2a\x9f") is facts.answers(b"\x0a\0\0\x01\0\0\x2a\x9f")
     assert facts.answers(b"\x0a\0\0\x02\0\0\x2a\x9f") is not facts.answers(b"\x0a\0\0\x01\0\0\x2a\x9f")
+
+
+def appended(size: int) -> Appended:
+    return Appended(PutStatus.PUT_OK, 100, 100 + size)
+
+
+@pytest.mark.parametrize(("size", "larger"), [
+    (1024, [0, 0, 0, 0, 0, 0]), (1025, [1, 0, 0, 0, 0, 0]), (4096, [1, 0, 0, 0, 0, 0]), (524_289, [1, 1, 1, 0, 0, 0]),
+    (SIZE_EDGES[-1] + 1, [1, 1, 1, 1, 1, 1])])
+def test_a_send_is_counted_by_the_edges_that_its_size_exceeds(size, larger):
+    counts = SentCounts()
+    counts.count(1, appended(size))
+    assert (counts.nums, counts.size, counts.batched, counts.larger) == (1, size, 0, larger)
+
+
+def test_a_batch_is_one_send_of_the_mean_size_of_its_messages():
+    counts = SentCounts()
+    counts.count(4, appended(8200))
+    assert (counts.nums, counts.size, counts.batched, counts.batched_size) == (4, 8200, 3, 8200 - 2050)
+    assert counts.larger == [1, 0, 0, 0, 0, 0]

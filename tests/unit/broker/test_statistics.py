@@ -15,8 +15,8 @@ def fresh(now_ms: int = 0) -> tuple[Statistics, Topics]:
 
 
 def put(topics: Topics, count: int, size: int) -> None:
-    topics.facts["T"].put_nums += count
-    topics.facts["T"].put_size += size
+    topics.facts["T"].other_nums += count
+    topics.facts["T"].other_size += size
 
 
 def puts(statistics: Statistics) -> tuple[int, int]:
@@ -84,7 +84,7 @@ def test_the_broker_s_sums_keep_what_a_deleted_topic_took():
     assert statistics.item("TOPIC_PUT_NUMS", "T") is None
     assert statistics.item("GROUP_GET_NUMS", "T@G") is None
     topics.put(TopicConfig(topic_name="U"), 0)
-    topics.facts["U"].put_nums += 3
+    topics.facts["U"].other_nums += 3
     statistics.tick(10_000, 10_000)
     assert statistics.item("BROKER_PUT_NUMS", "C").value == 10
 
@@ -139,7 +139,7 @@ def test_samples_of_many_are_taken_in_steps(monkeypatch):
     statistics, topics = fresh()
     for number in range(9):
         topics.put(TopicConfig(topic_name=f"T{number}"), 0)
-        topics.facts[f"T{number}"].put_nums = number + 1
+        topics.facts[f"T{number}"].other_nums = number + 1
         statistics.note_get("G", f"T{number}", 1, 100)
     steps = 1
     while statistics.tick(10_000, 10_000) == 0:

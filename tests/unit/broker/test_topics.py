@@ -48,7 +48,7 @@ def test_what_is_there_is_not_made_again():
 def test_counts_outlive_a_change_of_the_topic():
     topics = Topics(BrokerConfig())
     topics.put(TopicConfig(topic_name="T"), 1)
-    topics.facts["T"].put_nums = 3
+    topics.facts["T"].other_nums = 3
     topics.put(TopicConfig(topic_name="T", perm=4), 2)
     assert topics.facts["T"].put_nums == 3
     assert topics.facts["T"].refusal_code == 16

@@ -125,6 +125,14 @@ def test_what_cannot_be_done_is_one_sentence(spark, shop, words, reason):
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.parametrize("words", [(), ("--topic", TOPIC), ("--key", "")])
+def test_a_search_without_a_condition_is_a_wrong_usage_and_names_what_to_give(words):
+    result = run("search", "--store", str(GOLDEN), *words)
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[-1].endswith(
+        "it is not said what to look for: give --key, --id, --tag, --where, --from or --until")
+
+
 def test_without_java_it_says_how_to_get_one(monkeypatch, shop, tmp_path):
     from pyspark.sql import SparkSession
 

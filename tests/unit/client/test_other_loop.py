@@ -68,7 +68,8 @@ def test_a_client_in_another_loop_says_so_in_one_sentence(address_of, protocol, 
     first.run(begin())
     if is_closed:
         first.close()
-    calls = [lambda: use(client)] * (use is not None) + [client.start] * kind.endswith("consumer") + [client.shutdown]
+    is_started_again = kind == "admin" or kind.endswith("consumer")
+    calls = [lambda: use(client)] * (use is not None) + [client.start] * is_started_again + [client.shutdown]
     for call in calls:
         async def elsewhere(call=call):
             async with asyncio.timeout(30):
@@ -77,6 +78,8 @@ def test_a_client_in_another_loop_says_so_in_one_sentence(address_of, protocol, 
             assert raised.type is ClientError
         asyncio.run(elsewhere())
     if not is_closed:
+        if kind == "admin":
+            first.run(use(client))      # a shutdown that was refused has not ended it
         first.run(client.shutdown())
         first.close()
 
@@ -89,6 +92,27 @@ def test_a_producer_may_be_shut_down_and_started_in_one_loop_after_another(addre
             return await producer.send(Message("T", b"x"))
 
     assert len({asyncio.run(send()).message_id for _ in range(3)}) == 3
+
+
+def test_an_admin_client_that_asked_nothing_yet_belongs_to_the_loop_of_its_start(address_of):
+    admin = Admin(address_of("rocketmq"))
+    with asyncio.Runner() as first:
+        first.run(admin.start())
+        for call in (admin.list_groups, admin.start, admin.shutdown):
+            with pytest.raises(ClientError, match=SAYS):
+                asyncio.run(call())
+        first.run(admin.shutdown())
+
+
+def test_an_admin_client_may_be_shut_down_and_started_in_one_loop_after_another(address_of):
+    admin = Admin(address_of("rocketmq"))
+
+    async def live():
+        async with admin:
+            await admin.start()     # a second start in the same loop changes nothing
+            return await admin.cluster_info()
+
+    assert all(asyncio.run(live()).cluster_addr_table for _ in range(3))
 
 
 @pytest.mark.parametrize("kind", ["simple consumer", "push consumer"])

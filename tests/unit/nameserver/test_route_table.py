@@ -11,11 +11,13 @@ TOPICS = {name: TopicConfig(topic_name=name) for name in ("TopicA", "TopicB")}
 
 def registration(broker_id: int = 0, address: str = "10.0.0.1:10911", counter: int = 1, state_version: int = 0,
                  channel: int = 1, enable_acting_master: bool | None = None,
-                 filter_servers: tuple[str, ...] | None = None) -> Registration:
+                 filter_servers: tuple[str, ...] | None = None,
+                 gone_topics: tuple[str, ...] = ()) -> Registration:
     return Registration(cluster_name="C", broker_name="broker-a", broker_id=broker_id, broker_addr=address,
                         ha_server_addr="10.0.0.1:10912", channel=channel, topics=TOPICS,
                         data_version=DataVersion(counter=counter, state_version=state_version),
-                        enable_acting_master=enable_acting_master, filter_servers=filter_servers)
+                        enable_acting_master=enable_acting_master, filter_servers=filter_servers,
+                        gone_topics=gone_topics)
 
 
 def test_a_promoted_slave_leaves_its_old_id() -> None:
@@ -59,6 +61,22 @@ def test_topics_stay_while_one_address_is_left() -> None:
     assert set(table.topics) == set(TOPICS)
     table.channel_closed(2)
     assert (table.brokers, table.clusters, table.topics) == ({}, {}, {})
+
+
+def test_a_broker_drops_its_own_rows_of_topics_that_it_deleted_and_no_others() -> None:
+    table = RouteTable()
+    table.register(registration(), 0)
+    table.register(replace(registration(address="10.0.0.2:10911", channel=2), broker_name="broker-b"), 0)
+    table.register(replace(registration(counter=2, gone_topics=("TopicA", "TopicA", "unknown")), topics={}), 0)
+    assert {topic: list(rows) for topic, rows in table.topics.items()} == {
+        "TopicA": ["broker-b"], "TopicB": ["broker-a", "broker-b"]}
+
+
+def test_a_slave_drops_no_rows() -> None:
+    table = RouteTable()
+    table.register(registration(), 0)
+    table.register(registration(1, "10.0.0.2:10911", channel=2, gone_topics=("TopicA",)), 0)
+    assert set(table.topics) == set(TOPICS)
 
 
 def test_a_lapsed_registration_is_dropped_once() -> None:

@@ -81,7 +81,8 @@ def test_cuts_join_up_and_begin_with_records(store):
     assert all(left[1] == right[0] for left, right in pairwise(cuts))
     for start, _ in cuts:
         piece = log.piece_at(start)
-        assert request_at(log.map(piece), start - piece.start, piece.size, True).physical_offset == start
+        data = log.window(piece.start, piece.size).data
+        assert request_at(data, start - piece.start, piece.size, True).physical_offset == start
     assert log_ranges.cut(log, 0, end, 1 << 30) == [(start, min(start + 4096, end)) for start in range(0, end, 4096)]
     with pytest.raises(DataLoss):
         log_ranges.cut(log, 0, log.end + 1, 1000)
@@ -113,23 +114,25 @@ def test_a_body_with_a_copy_of_a_record_is_no_place_to_cut(tmp_path):
     fill(store, 1, first=7)
     store.close()
     log = log_ranges.open_log(str(tmp_path / "store"))
-    assert log_walk.next_record(log.map(log.pieces[0]), 300, 1 << 16, 0) == start
+    assert log_walk.next_record(log.window(0, 1 << 16).data, 300, 1 << 16, 0) == start
+    assert log_walk.next_record_in(log, 300, 1 << 16) == start
 
 
 def walked_to_the_end(log: log_ranges.CommitLogFiles, limit: int) -> list[tuple[int, int, str]]:
     """Of each stop of a walk over the first file: where it was, where it goes on, why."""
-    data, position, stops = log.map(log.pieces[0]), 0, []
-    walk = LogWalk((), False, False, False)
-    while position < limit:
-        log_ranges.walked(walk, data, position, limit, 0)
-        position, reason = log_ranges.step_over(walk, data, limit, 0)
-        stops.append((walk.position, position, reason))
+    stops, at = [], 0
+    for passage in log_ranges.passages(log, LogWalk((), False, False, False), 0, limit):
+        if isinstance(passage, log_ranges.Skipped):
+            stops.append(passage)
+        elif not passage.rows.table.shape[1] and not passage.fault:
+            stops.append((at, passage.end, ""))
+        at = passage.end
     return stops
 
 
 def test_a_walk_steps_over_a_flaw_a_blank_and_its_limit(store, change_log):
     log = log_ranges.open_log(str(store))
-    data = log.map(log.pieces[0])
+    data = log.window(0, 4096).data
     second = int.from_bytes(data[:4], "big")
     third = second + int.from_bytes(data[second:second + 4], "big")
     blank = walked_to_the_end(log, 4096)[-1][0]

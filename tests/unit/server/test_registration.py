@@ -106,6 +106,43 @@ def test_what_changed_is_told_alone(talks: Talks) -> None:
     assert talks.talk() == [VERSION]
 
 
+def test_the_route_of_a_retry_topic_that_the_broker_deleted_goes(talks: Talks) -> None:
+    """Nobody else knows its name. That of a topic stays until an operator deletes it there, too."""
+    talks.put("%RETRY%G_T", "%RETRY%G_U", "%RETRY%G_V", "T")
+    talks.talk()
+    for name in ("%RETRY%G_T", "%RETRY%G_U", "T"):
+        talks.broker.topics.delete(name, 3)
+    talks.put("%RETRY%G_U")
+    talks.talk()
+    routes = talks.name_server.routes
+    assert "%RETRY%G_T" not in routes.topics
+    assert {"%RETRY%G_U", "%RETRY%G_V", "T"} <= routes.topics.keys()
+    assert routes.happenings.take()["routes deleted"].names == [f"%RETRY%G_T on {talks.broker.config.broker_name}"]
+
+
+def test_a_whole_registration_lists_the_deleted_retry_topics_too(talks: Talks) -> None:
+    talks.put("%RETRY%G_T", *[f"T{number:04d}" for number in range(2 * TOPICS_PER_REQUEST)])
+    talks.talk()
+    talks.told = None
+    talks.broker.topics.delete("%RETRY%G_T", 3)
+    talks.talk()
+    assert "%RETRY%G_T" not in talks.name_server.routes.topics
+    listed = [RegisterBrokerBody.decode(each.body).regulus_gone_topics for each in talks.requests
+              if each.code == REGISTER]
+    assert listed == [None] * (len(listed) - 1) + [["%RETRY%G_T"]]
+
+
+def test_a_slave_lists_no_deleted_topics(talks: Talks) -> None:
+    """Its master does, and its registrations are whole ones each time."""
+    talks.put("%RETRY%G_T")
+    talks.broker.topics.delete("%RETRY%G_T", 3)
+    talks.broker.config = replace(talks.broker.config, broker_role="SLAVE", broker_id=1,
+                                  namesrv_addr="10.0.0.9:9876")
+    talks.talk()
+    assert [RegisterBrokerBody.decode(each.body).regulus_gone_topics for each in talks.requests
+            if each.code == REGISTER] == [None]
+
+
 def test_many_topics_travel_in_parts_of_which_the_last_has_the_version(talks: Talks) -> None:
     talks.put(*[f"T{number:04d}" for number in range(3 * TOPICS_PER_REQUEST)])
     refused = iter([False, False, True])

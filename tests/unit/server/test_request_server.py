@@ -18,6 +18,7 @@ from regulus.broker.outcome import (
     refuse,
     when_saved,
 )
+from regulus.broker.request_latencies import RequestLatencies
 from regulus.errors import StoreDamaged
 from regulus.model.peer import Peer
 from regulus.server.request_server import JOINED_PART_MAX, RequestServer, send_parts
@@ -44,13 +45,24 @@ class Desk:
         self.closed: asyncio.Queue[int] = asyncio.Queue()
         self.channels: list[int] = []
         self.saving: list[tuple[int, Callable[[str], None]]] = []
+        self.sent: list[Callable[[int], None]] = []
+        self.latencies = RequestLatencies()
         self.server = RequestServer(self.handle, self, self.settled.append, self.when_durable,
                                     lambda change, release: self.saving.append((change, release)),
-                                    lambda channel, _: self.closed.put_nowait(channel), lambda: 1234)
+                                    lambda channel, _: self.closed.put_nowait(channel), lambda: 1234, self.latencies)
 
-    def when_durable(self, end: int, connection: Connection, frames: bytes, is_firm: bool = False) -> None:
+    def when_durable(self, end: int, connection: Connection, frames: bytes, is_firm: bool = False,
+                     sent: Callable[[int], None] | None = None) -> None:
         self.durable.append((end, connection, frames))
         self.firm.append(is_firm)
+        if sent is not None:
+            self.sent.append(sent)
+
+    @property
+    def counted(self) -> dict[tuple[int, int, str], int]:
+        """Answers by request code, response code and result."""
+        return {(kind.request_code, kind.response_code, kind.result): sum(histogram.counts)
+                for kind, histogram in self.latencies.all()}
 
     def handle(self, request: RemotingCommand, peer: Peer, state: "Desk", now_ms: int) -> Outcome:
         self.channels.append(peer.channel)
@@ -413,4 +425,49 @@ async def test_an_answer_of_many_steps_waits_until_what_it_changed_is_saved(desk
     assert answer.code == (ResponseCode.SYSTEM_ERROR if fault else 0)
     assert answer.remark == ("what this request changed or needs is not saved: the disk is full" if fault
                              else "deleted")
+    connection.close()
+
+
+async def test_answers_are_counted_when_they_have_left(desk: Desk, listener: Listener) -> None:
+    connection = await connect("127.0.0.1", listener.port)
+    await asyncio.gather(*[ask(connection, code) for code in (ECHO, ECHO, FRAME, 13, ECHO, 13, 4)])
+    assert desk.counted == {(ECHO, 0, "success"): 3, (FRAME, 0, "success"): 1, (13, 16, "success"): 2,
+                            (4, 1, "success"): 1}
+    connection.close()
+
+
+async def test_what_nobody_waits_for_is_counted_as_oneway_and_what_is_held_not_at_all(
+        desk: Desk, listener: Listener) -> None:
+    connection = await connect("127.0.0.1", listener.port)
+    connection.send_soon(RemotingCommand.request(99, oneway=True))
+    held = asyncio.ensure_future(ask(connection, 3))
+    await ask(connection, ECHO)
+    assert desk.counted == {(99, 0, "oneway"): 1, (ECHO, 0, "success"): 1}
+    held.cancel()
+    connection.close()
+
+
+@pytest.mark.parametrize(("late", "code"), [(0, 0), (10, 10)])
+async def test_answers_that_wait_for_the_log_are_counted_with_the_code_that_they_leave_with(
+        desk: Desk, listener: Listener, late: int, code: int) -> None:
+    connection = await connect("127.0.0.1", listener.port)
+    waiting = asyncio.ensure_future(ask(connection, 2))
+    await ask(connection, ECHO)
+    assert desk.counted == {(ECHO, 0, "success"): 1}
+    (sent,) = desk.sent
+    sent(late)
+    assert desk.counted == {(ECHO, 0, "success"): 1, (2, code, "success"): 1}
+    waiting.cancel()
+    connection.close()
+
+
+async def test_an_answer_that_is_saved_first_is_counted_when_it_leaves(desk: Desk, listener: Listener) -> None:
+    connection = await connect("127.0.0.1", listener.port)
+    waiting = [asyncio.ensure_future(ask(connection, code)) for code in (9, 9)]
+    await ask(connection, ECHO)
+    (_, good), (_, bad) = desk.saving
+    good("")
+    bad("the disk is full")
+    await asyncio.gather(*waiting)
+    assert desk.counted == {(ECHO, 0, "success"): 1, (9, 0, "success"): 1, (9, 1, "success"): 1}
     connection.close()

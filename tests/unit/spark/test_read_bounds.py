@@ -3,7 +3,15 @@ import pytest
 from regulus.errors import DataLoss, OptionError
 from regulus.model.message_queue import MessageQueue
 from regulus.spark.options import parse_options
-from regulus.spark.read_bounds import QueueState, batch_bounds, missing_before, starting_offsets
+from regulus.spark.read_bounds import (
+    LOSSES_NAMED_MAX,
+    QueueState,
+    batch_bounds,
+    data_loss,
+    missing_before,
+    starting_offsets,
+)
+from regulus.spark.read_plan import Gap
 
 Q0, Q1 = (MessageQueue("orders", "b", number) for number in range(2))
 T5, T6, T7 = (946_684_800_000 + number for number in (5, 6, 7))
@@ -71,6 +79,17 @@ def test_what_is_gone_is_data_loss(option, text, fault):
     ranges, gaps = bounds(**{option: text, "failOnDataLoss": "false"})
     assert (Q1 in ranges, gaps) == (True, [])
     assert len(bounds(**{option: text, "failOnDataLoss": "report"})[1]) == 1
+
+
+def test_data_loss_names_the_first_losses_and_counts_the_others():
+    with pytest.raises(DataLoss, match=r"^orders/b/0: message 9 is gone, .*; orders/b/1: messages 5 to 6 are gone, .*; "
+                                       "set failOnDataLoss"):
+        bounds(startingOffsets=offsets(9, 7))
+    gaps = [Gap(MessageQueue("orders", "b", number), 0, 1, "because") for number in range(LOSSES_NAMED_MAX + 2)]
+    assert str(data_loss(gaps[:LOSSES_NAMED_MAX])).partition("; set")[0] == "; ".join(map(str, gaps[:LOSSES_NAMED_MAX]))
+    text = str(data_loss(gaps))
+    assert str(gaps[LOSSES_NAMED_MAX - 1]) + "; and 2 more; set failOnDataLoss" in text
+    assert str(gaps[LOSSES_NAMED_MAX]) not in text
 
 
 @pytest.mark.parametrize(("options", "fault"), [

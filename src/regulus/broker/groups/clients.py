@@ -156,6 +156,7 @@ class LostMember(NamedTuple):
 
     group: str
     client_id: str
+    channel: int
     is_gone: bool
 
 
@@ -250,6 +251,10 @@ class Clients:
     def consumer_group(self, group: str) -> ConsumerGroup | None:
         """None when no consumer of the group is connected."""
         return self._consumers.get(group)
+
+    def consumer_groups(self) -> list[ConsumerGroup]:
+        """Groups with a connected consumer."""
+        return list(self._consumers.values())
 
     def producer_group(self, group: str) -> list[Client]:
         return list(self._producers.get(group, {}).values())
@@ -414,7 +419,8 @@ class Clients:
                 client_id = self._consumers[name].clients[channel].client_id
                 self.unregister_consumer(name, channel)
                 entry = self._consumers.get(name)
-                lost.append(LostMember(name, client_id, is_gone=entry is None or entry.find(client_id) is None))
+                lost.append(LostMember(name, client_id, channel,
+                                       is_gone=entry is None or entry.find(client_id) is None))
         return lost
 
     def tick(self, steady_ms: int) -> tuple[list[str], int]:

@@ -15,11 +15,14 @@ are free."""
 
 
 class _Lock:
-    __slots__ = ("client_id", "renewed_ms")
+    """`channel` is the newest connection over which the client renewed it."""
 
-    def __init__(self, client_id: str, renewed_ms: int) -> None:
+    __slots__ = ("channel", "client_id", "renewed_ms")
+
+    def __init__(self, client_id: str, renewed_ms: int, channel: int) -> None:
         self.client_id = client_id
         self.renewed_ms = renewed_ms
+        self.channel = channel
 
 
 class QueueLocks:
@@ -31,7 +34,8 @@ class QueueLocks:
         self._unscanned: list[str] = []
         self._next_scan_ms = 0
 
-    def lock(self, group: str, client_id: str, queues: Iterable[MessageQueue], steady_ms: int) -> list[MessageQueue]:
+    def lock(self, group: str, client_id: str, queues: Iterable[MessageQueue], steady_ms: int,
+             channel: int) -> list[MessageQueue]:
         """Lock or renew queues; returns those that the client holds now. The others belong to another client."""
         locks = self._groups.setdefault(group, {})
         held = []
@@ -42,7 +46,10 @@ class QueueLocks:
                     continue
                 self._count += 1
             if lock is None or lock.client_id == client_id or steady_ms - lock.renewed_ms > LOCK_EXPIRY_MS:
-                locks[queue] = _Lock(client_id, steady_ms)
+                newest = channel
+                if lock is not None and lock.client_id == client_id:
+                    newest = max(channel, lock.channel)
+                locks[queue] = _Lock(client_id, steady_ms, newest)
                 held.append(queue)
         if not locks:
             del self._groups[group]
@@ -61,9 +68,11 @@ class QueueLocks:
         if not locks:
             del self._groups[group]
 
-    def unlock_all(self, group: str, client_id: str) -> None:
-        """Release all locks of the client."""
-        self.unlock(group, client_id, list(self._groups.get(group, ())))
+    def unlock_closed(self, group: str, client_id: str, channel: int) -> None:
+        """Release what the client holds, now that its connection is closed. What it has renewed over a newer connection
+        stays: a client that is back may renew its locks before it sends a heartbeat."""
+        locks = self._groups.get(group, {})
+        self.unlock(group, client_id, [queue for queue, lock in locks.items() if lock.channel <= channel])
 
     def is_any_held(self, group: str, steady_ms: int) -> bool:
         """Whether some client of the group consumes in order now."""

@@ -7,7 +7,7 @@ measure are 0.
 Source: AdminBrokerProcessor.prepareRuntimeInfo, StoreStatsService.getRuntimeInfo, DefaultMessageStore.getRuntimeInfo.
 """
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 
 from regulus.broker.long_answers import Steps
 from regulus.broker.outcome import Outcome
@@ -33,8 +33,14 @@ def handle_get_broker_runtime_info(request: RemotingCommand, peer: Peer, broker:
 
 
 def _info(request: RemotingCommand, broker: BrokerState, now_ms: int) -> Steps:
+    table = yield from runtime_table(broker, now_ms)
+    return request.response(ResponseCode.SUCCESS, body=KVTable(table=table).encode())
+
+
+def runtime_table(broker: BrokerState, now_ms: int) -> Generator[None, None, dict[str, str]]:
+    """All keys; yields after each step but the last."""
     put_nums, put_size = yield from broker.statistics.puts_in_steps()
-    table = {
+    return {
         **_version_and_time(broker, now_ms),
         **_puts_and_gets(broker, put_nums, put_size),
         **_rates(broker.statistics),
@@ -47,7 +53,6 @@ def _info(request: RemotingCommand, broker: BrokerState, now_ms: int) -> Steps:
         **_queues(),
         "health": "; ".join(broker.complaints) or HEALTHY,
     }
-    return request.response(ResponseCode.SUCCESS, body=KVTable(table=table).encode())
 
 
 def runtime_text(elapsed_ms: int) -> str:

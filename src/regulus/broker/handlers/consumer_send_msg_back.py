@@ -16,7 +16,7 @@ from regulus.model.delay_level import FIRST_RETRY_LEVEL
 from regulus.model.message import MessageExt
 from regulus.model.peer import Peer
 from regulus.model.store_result import PutStatus
-from regulus.model.topics import NEVER_CONSUMED_TOPICS, SubscriptionGroupConfig, dlq_topic, retry_topic
+from regulus.model.topics import NEVER_CONSUMED_TOPICS, SubscriptionGroupConfig, dlq_topic, is_dlq_topic, retry_topic
 from regulus.wire.codes import ResponseCode
 from regulus.wire.headers import ConsumerSendMsgBackRequest
 from regulus.wire.remoting_command import RemotingCommand
@@ -58,6 +58,9 @@ def handle_consumer_send_msg_back(request: RemotingCommand, peer: Peer, broker: 
         return refuse(request, ResponseCode.MESSAGE_ILLEGAL if is_for_good else ResponseCode.SYSTEM_ERROR,
                       refusal_of(appended))
     original_topic = header.origin_topic or failed.topic
+    if is_dlq_topic(message.topic):
+        origin = failed.properties.get(message_properties.RETRY_TOPIC, original_topic)
+        broker.statistics.ends.note_dead_letter(header.group, origin)
     broker.statistics.add(statistics.SNDBCK_PUT_NUMS, f"{original_topic}@{header.group}", 1)
     return Reply(request.response(ResponseCode.SUCCESS), broker.storing.durable_at())
 

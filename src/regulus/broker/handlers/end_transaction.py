@@ -51,7 +51,10 @@ def handle_end_transaction(request: RemotingCommand, peer: Peer, broker: BrokerS
         is_same = (outcome is TransactionOutcome.COMMITTED) is is_commit
         return succeed(request) if is_same else refuse(request, ResponseCode.ILLEGAL_OPERATION,
                                                        f"the transaction was {outcome.value} before")
-    return _commit(request, half, broker, now_ms) if is_commit else _roll_back(request, half, broker, now_ms)
+    topic = half.properties.get(names.REAL_TOPIC, "")
+    if is_commit:
+        return _commit(request, half, topic, broker, now_ms)
+    return _roll_back(request, half, topic, broker, now_ms)
 
 
 def _fault(header: EndTransactionRequest, half: MessageExt, *, is_guarded: bool) -> str | None:
@@ -78,15 +81,17 @@ def _foreign(header: EndTransactionRequest, half: MessageExt) -> str | None:
     return None
 
 
-def _commit(request: RemotingCommand, half: MessageExt, broker: BrokerState, now_ms: int) -> Outcome:
+def _commit(request: RemotingCommand, half: MessageExt, topic: str, broker: BrokerState, now_ms: int) -> Outcome:
     appended = broker.transactions.commit(half, now_ms)
     if appended.status != PutStatus.PUT_OK:
         return refuse(request, ResponseCode.SYSTEM_ERROR, refusal_of(appended))
+    broker.statistics.ends.note_commit(topic, max(0, now_ms - half.born_timestamp) // 1000)
     return Reply(request.response(ResponseCode.SUCCESS), broker.storing.durable_at())
 
 
-def _roll_back(request: RemotingCommand, half: MessageExt, broker: BrokerState, now_ms: int) -> Outcome:
+def _roll_back(request: RemotingCommand, half: MessageExt, topic: str, broker: BrokerState, now_ms: int) -> Outcome:
     broker.transactions.roll_back(half, now_ms)
+    broker.statistics.ends.note_rollback(topic)
     return succeed(request)
 
 

@@ -19,7 +19,7 @@ def handle_lock_batch_mq(request: RemotingCommand, peer: Peer, broker: BrokerSta
 
 def _locked(request: RemotingCommand, peer: Peer, broker: BrokerState) -> Steps:
     body = yield from decode_listed(LockBatchRequestBody, request, peer, broker)
-    held = broker.queue_locks.lock(body.consumer_group, body.client_id, body.mq_set, broker.steady_ms)
+    held = broker.queue_locks.lock(body.consumer_group, body.client_id, body.mq_set, broker.steady_ms, peer.channel)
     parts = yield from joined_in_steps(encode(queue) for queue in held)
     return request.response(ResponseCode.SUCCESS, body=splice(LockBatchResponseBody(), "lock_ok_mq_set", parts))
 

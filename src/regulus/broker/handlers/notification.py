@@ -67,7 +67,7 @@ def handle_notification(request: RemotingCommand, peer: Peer, broker: BrokerStat
               *(HeldPlace(retry, ANY_QUEUE) for retry in retry_topics(header.topic, header.consumer_group, broker)))
     broker.held_requests.hold(HeldRequest(
         request, peer, places, EVERYTHING, broker.steady_ms + left_ms,
-        lambda later_ms: told(_has_message(header, topic, broker, later_ms))))
+        lambda later_ms: told(_has_message(header, topic, broker, later_ms)), since_ms=broker.steady_ms))
     return HOLD
 
 

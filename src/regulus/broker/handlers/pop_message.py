@@ -142,7 +142,8 @@ def _hold(request: RemotingCommand, header: PopMessageRequest, pop: "_Pop", peer
     held = broker.held_requests
     if held.is_full:
         return refuse(request, ResponseCode.POLLING_FULL, "too many requests are held")
-    deadline_ms = broker.steady_ms + left_ms
+    since_ms = broker.steady_ms
+    deadline_ms = since_ms + left_ms
     places = (HeldPlace(header.topic, max(header.queue_id, ANY_QUEUE)),
               *(HeldPlace(retry, ANY_QUEUE) for retry in retry_topics(header.topic, header.consumer_group, broker)))
 
@@ -162,7 +163,7 @@ def _hold(request: RemotingCommand, header: PopMessageRequest, pop: "_Pop", peer
 
     def hold() -> None:
         held.hold(HeldRequest(request, peer, places, pop.message_filter, deadline_ms, resume, opaque=request.opaque,
-                              unsent=pop.give_back), is_ready=pop.is_behind)
+                              unsent=pop.give_back, since_ms=since_ms), is_ready=pop.is_behind)
 
     hold()
     return HOLD
@@ -232,6 +233,7 @@ class _Pop:
         """None when there is no message."""
         header, broker = self._header, self._broker
         self._now_ms = now_ms
+        self._popped = broker.statistics.pops_of(header.consumer_group, header.topic, broker.steady_ms)
         self._room = header.max_msg_nums
         self._size_left = ANSWER_SIZE_MAX
         self._rest = 0
@@ -347,6 +349,7 @@ class _Pop:
         else:
             return
         broker.statistics.note_get(group, topic, result.message_count, result.size)
+        self._popped.add(result.message_count, result.size, is_retry)
         self._room -= len(offsets)
         self._size_left -= result.size
         self._rest += result.max_offset - result.next_begin_offset

@@ -39,7 +39,7 @@ cdef _check_subscription(RemotingCommand request, PullMessageRequest header, obj
                          object topic, _Checked known)
 
 cdef _read_again(RemotingCommand request, PullMessageRequest header, _Checked checked, object channel, object broker,
-                 object deadline_ms)
+                 object deadline_ms, object since_ms)
 
 @cython.locals(unread=RemotingCommand)
 cdef RemotingCommand _read(RemotingCommand request, PullMessageRequest header, _Checked checked, object broker)

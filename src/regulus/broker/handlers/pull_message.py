@@ -114,28 +114,28 @@ def _hold(request: RemotingCommand, header: PullMessageRequest, checked: _Checke
         hold_ms = min(hold_ms, PARTED_HOLD_MS)
 
     deadline_ms = broker.steady_ms + max(0, min(hold_ms, HOLD_MS_MAX))
-    broker.held_requests.hold(_waiting(request, header, checked, peer, broker, deadline_ms))
+    broker.held_requests.hold(_waiting(request, header, checked, peer, broker, deadline_ms, broker.steady_ms))
 
 
 def _waiting(request: RemotingCommand, header: PullMessageRequest, checked: _Checked, peer: Peer,
-             broker: BrokerState, deadline_ms: int) -> HeldRequest:
+             broker: BrokerState, deadline_ms: int, since_ms: int) -> HeldRequest:
     def resume(later_ms: int) -> RemotingCommand | None:
         again = _check(request, header, broker, later_ms, checked)
         if isinstance(again, RemotingCommand):
             return again
         try:
-            return _read_again(request, header, again, peer, broker, deadline_ms)
+            return _read_again(request, header, again, peer, broker, deadline_ms, since_ms)
         except (StoreDamaged, StoreNotWritable) as error:
             # The error must not reach the caller, which serves other requests too. The client pulls again, and the
             # server's log reports the damage.
             return request.response(ResponseCode.SYSTEM_ERROR, str(error))
 
     place = HeldPlace(header.topic, header.queue_id, header.queue_offset)
-    return HeldRequest(request, peer, (place,), checked.message_filter, deadline_ms, resume)
+    return HeldRequest(request, peer, (place,), checked.message_filter, deadline_ms, resume, since_ms=since_ms)
 
 
 def _read_again(request: RemotingCommand, header: PullMessageRequest, checked: _Checked, peer: Peer,
-                broker: BrokerState, deadline_ms: int) -> "RemotingCommand | None":
+                broker: BrokerState, deadline_ms: int, since_ms: int) -> "RemotingCommand | None":
     """Run a held pull again. None when nothing matches and it is held from the next offset on."""
     unread = _answer_unread(request, header, checked, broker)
     if unread is not None:
@@ -146,7 +146,7 @@ def _read_again(request: RemotingCommand, header: PullMessageRequest, checked: _
         return _answer(request, header, checked, broker, result)
     header.queue_offset = result.next_begin_offset
     broker.consumer_offsets.pulls.note(header.consumer_group, header.topic, header.queue_id, header.queue_offset)
-    broker.held_requests.hold(_waiting(request, header, checked, peer, broker, deadline_ms),
+    broker.held_requests.hold(_waiting(request, header, checked, peer, broker, deadline_ms, since_ms),
                               is_ready=header.queue_offset < result.max_offset)
     return None
 

@@ -2,7 +2,7 @@ cimport cython
 
 from regulus.broker.outcome cimport NoReply, Reply, plain_reply
 from regulus.broker.placement cimport delay_level, place_dead_letter
-from regulus.broker.send_facts cimport SendFacts, TopicFacts
+from regulus.broker.send_facts cimport SendFacts, SentCounts, TopicFacts
 from regulus.broker.storing cimport Storing
 from regulus.model.message cimport MessageExt, StraightMessage
 from regulus.model.peer cimport Peer
@@ -15,6 +15,7 @@ from regulus.wire.remoting_command cimport RemotingCommand
 
 cdef str _UNIQUE_KEY
 cdef str _WAIT
+cdef str _SHARDING_KEY
 cdef int _ONEWAY
 cdef int _ROCKETMQ
 cdef int _SUCCESS
@@ -32,7 +33,7 @@ cpdef handle_send_message(RemotingCommand request, Peer peer, object broker, obj
 cdef _send_to(RemotingCommand request, SendMessageRequest header, TopicFacts topic, SendFacts facts, Peer peer,
               object broker, object now_ms)
 
-@cython.locals(topic=TopicFacts, appended=Appended, answers=StraightAnswers, binary=BinaryStraightAnswers, frame=bytes)
+@cython.locals(topic=TopicFacts, appended=Appended, counts=SentCounts, answers=StraightAnswers, binary=BinaryStraightAnswers, frame=bytes)
 cdef _send_straight(RemotingCommand request, StraightMessage message, SendFacts facts, Peer peer, object broker,
                     object now_ms)
 

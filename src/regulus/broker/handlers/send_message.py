@@ -20,6 +20,7 @@ from regulus.model import message_properties as names
 from regulus.model import priority, sys_flag, topics
 from regulus.model.java_hash import in_map_order
 from regulus.model.message import MessageExt, StraightMessage
+from regulus.model.message_type import NORMAL, message_type
 from regulus.model.peer import Peer
 from regulus.model.store_result import PutStatus
 from regulus.record.batch_unit import COUNT_MAX
@@ -54,6 +55,7 @@ _TIMER_TOPIC = topics.TIMER_TOPIC
 _PRIORITY = names.PRIORITY
 _UNIQUE_KEY = names.UNIQUE_KEY
 _WAIT = names.WAIT_STORE_MSG_OK
+_SHARDING_KEY = names.SHARDING_KEY
 _PROPERTY_END = names.PROPERTY_SEPARATOR.encode()
 _TRANSACTION_MASK = sys_flag.TRANSACTION_MASK
 _INNER_BATCH = sys_flag.NEED_UNWRAP | sys_flag.INNER_BATCH
@@ -116,7 +118,8 @@ def _send_straight(request: RemotingCommand, message: StraightMessage, facts: Se
     appended = facts.store.append(message, now_ms)
     if appended.status is not _PUT_OK:
         return None
-    topic.count(1, appended)
+    counts = topic.fifo if message.is_ordered else topic.normal
+    counts.count(1, appended)
     if request.flag & _ONEWAY:
         return NO_REPLY
     if request.serialize_type == _ROCKETMQ:
@@ -152,10 +155,14 @@ def _send(request: RemotingCommand, header: SendMessageRequest, queue_id: int, t
     is_dead_letter = topic.is_retry and _is_exhausted(request, header, broker, now_ms)
     if is_dead_letter:
         _bury(message, broker, now_ms)
+    kind = message_type(properties) if is_unusual or _SHARDING_KEY in properties else NORMAL
     storing = broker.storing
-    appended = storing.store(message, now_ms)
+    appended = storing.store(message, now_ms, kind)
     if appended.status is not _PUT_OK:
         return refuse_put(request, facts, appended)
+    if is_dead_letter:
+        broker.statistics.ends.note_dead_letter(header.topic[len(topics.RETRY_PREFIX):],
+                                                properties.get(names.RETRY_TOPIC, header.topic))
     if request.flag & _ONEWAY:
         return NO_REPLY
     response = send_message_response(request, _SUCCESS, facts.offset_message_id(store_host, appended.start),
@@ -205,7 +212,7 @@ def _send_batch(request: RemotingCommand, header: SendMessageRequest, queue_id: 
         return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL, "the batch has no message")
     if is_run:
         return send_run(request, header, messages, broker, now_ms)
-    appended = broker.storing.append_batch(messages, now_ms)
+    appended = broker.storing.append_batch(messages, now_ms, message_type(header.properties))
     if appended.status is not _PUT_OK:
         return refuse_put(request, facts, appended)
     return answer_batch(request, appended, queue_id, store_host, header.properties.get(_WAIT) != "false", facts)
@@ -229,7 +236,7 @@ def _send_inner_batch(request: RemotingCommand, header: SendMessageRequest, queu
     store_host = facts.store_host or peer.local
     message = _message(header, topic, request.body, properties, queue_id, header.flag, peer.remote, store_host)
     message.sys_flag |= _INNER_BATCH
-    appended = broker.storing.append(message, now_ms, len(inner))
+    appended = broker.storing.append(message, now_ms, len(inner), message_type(header.properties))
     if appended.status is not _PUT_OK:
         return refuse_put(request, facts, appended)
     key = header.properties[_UNIQUE_KEY]

@@ -13,6 +13,7 @@ from regulus.broker.state import BrokerState
 from regulus.errors import MessageIllegal
 from regulus.model import message_properties as names
 from regulus.model.message import MessageExt
+from regulus.model.message_type import NORMAL, message_type
 from regulus.model.store_result import Appended, PutStatus
 from regulus.wire.codes import ResponseCode
 from regulus.wire.headers.send_message import SendMessageRequest, send_message_response
@@ -36,8 +37,9 @@ def send_marked(request: RemotingCommand, message: MessageExt, topic: TopicFacts
     if run is None:
         return None
     message.properties.pop(names.SINK_DIGEST, None)
+    kind = message_type(message.properties)
     # Placing a delayed message changes its queue; the answer names the one in the request.
-    return _store_run(request, run, [message], broker, lambda _: broker.storing.store(message, now_ms))
+    return _store_run(request, run, [message], broker, lambda _: broker.storing.store(message, now_ms, kind))
 
 
 def send_run(request: RemotingCommand, header: SendMessageRequest, messages: list[MessageExt], broker: BrokerState,
@@ -60,7 +62,8 @@ def send_run(request: RemotingCommand, header: SendMessageRequest, messages: lis
     for row, message in enumerate(messages, run.first.row):
         message.properties[names.SEQUENCE] = f"{run.first.batch}/{row}"
         message.properties.pop(names.SINK_DIGEST, None)
-    return _store_run(request, run, messages, broker, lambda new: broker.storing.append_batch(new, now_ms))
+    return _store_run(request, run, messages, broker,
+                      lambda new: broker.storing.append_batch(new, now_ms, NORMAL))
 
 
 def _store_run(request: RemotingCommand, run: Run, messages: list[MessageExt], broker: BrokerState,

@@ -38,7 +38,7 @@ def send_straight_batch(request: RemotingCommand, header: SendMessageRequest, qu
     appended = facts.store.append_batch(batch, now_ms)
     if appended.status is not PutStatus.PUT_OK:
         return None
-    topic.count(batch.count, appended)
+    topic.normal.count(batch.count, appended)
     if run is None:
         return answer_batch(request, appended, queue_id, batch.message.store_host, True, facts)
     last = batch.count - 1

@@ -102,6 +102,11 @@ class Flight:
         return bool(bit & ~self.acked)
 
     @property
+    def out_count(self) -> int:
+        """Messages that are not acknowledged."""
+        return len(self.checkpoint.offsets) - self.acked.bit_count()
+
+    @property
     def is_done(self) -> bool:
         return self.acked == self.all_bits
 
@@ -127,6 +132,10 @@ class PopFlights:
 
     def __len__(self) -> int:
         return len(self._flights)
+
+    def all(self) -> list[Flight]:
+        """A copy of the list, the oldest first."""
+        return list(self._flights.values())
 
     def begin(self, checkpoint: PopCheckpoint, revive_queue_id: int, host: bytes, now_ms: int,
               set_backs: int = MOVES_NOTHING) -> Appended:

@@ -25,6 +25,7 @@ from collections import deque
 from collections.abc import Iterator
 from heapq import heappop, heappush
 
+from regulus.broker.end_counts import EndCounts
 from regulus.broker.groups.consumer_offsets import NOT_FOUND, ConsumerOffsets
 from regulus.broker.groups.subscription_groups import SubscriptionGroups
 from regulus.broker.message_store import MessageStore
@@ -39,7 +40,7 @@ from regulus.model.happenings import Happenings
 from regulus.model.message import MessageExt
 from regulus.model.receipt_handle import NORMAL, normal_topic, retry_flag, retry_topic_v1, retry_topic_v2, size_max
 from regulus.model.store_result import PutStatus
-from regulus.model.topics import SubscriptionGroupConfig, dlq_topic
+from regulus.model.topics import SubscriptionGroupConfig, dlq_topic, is_dlq_topic
 from regulus.record import pop_record
 from regulus.record.pop_record import (
     ACK_TAG,
@@ -129,7 +130,7 @@ class _Queue:
 
 class PopRevival:
     def __init__(self, store: MessageStore, storing: Storing, timers: Timers, flights: PopFlights, topics: Topics,
-                 groups: SubscriptionGroups, offsets: ConsumerOffsets) -> None:
+                 groups: SubscriptionGroups, offsets: ConsumerOffsets, ends: EndCounts) -> None:
         self.happenings = Happenings()
         self.revived = 0
         self.is_hurried = False
@@ -141,6 +142,7 @@ class PopRevival:
         self._topics = topics
         self._groups = groups
         self._offsets = offsets
+        self._ends = ends
         self._queues: list[_Queue] = []
         self._given_back: deque[tuple[Flight, int]] = deque()
         self._ticks = 0
@@ -365,7 +367,9 @@ class PopRevival:
             return self._put_again(queue, checkpoint, offset, host, now_ms, PUT_BACK, place)
         if status == PutStatus.MESSAGE_ILLEGAL:
             return self._put_again(queue, checkpoint, offset, host, now_ms, REFUSED, place)
-        self.revived += status == PutStatus.PUT_OK
+        if status == PutStatus.PUT_OK:
+            self.revived += 1
+            self._ends.note_popped_end(key.group, normal_topic(key.topic, key.group), is_dlq_topic(copy.topic))
         return status == PutStatus.PUT_OK
 
     def is_of_deleted_group(self, checkpoint: PopCheckpoint) -> bool:

@@ -71,6 +71,14 @@ class TimerCounts:
     def knows(self, topic_hash: int) -> bool:
         return topic_hash in self._topics
 
+    def topic_of(self, topic_hash: int) -> str:
+        """Empty for a topic that is not counted."""
+        return self._topics.get(topic_hash, "")
+
+    def by_topic(self) -> list[tuple[str, int]]:
+        """How many wait of each topic."""
+        return [(self._topics[hash_], max(count, 0)) for hash_, count in self._counts.items()]
+
     @property
     def total(self) -> int:
         """A topic whose messages were recalled more than once has a negative count, which is not subtracted from

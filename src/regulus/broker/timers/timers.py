@@ -32,6 +32,7 @@ from regulus.broker.placement import deliver_ms, put_back, when_time_came
 from regulus.broker.storing import Storing
 from regulus.broker.timers.copies import TimerCopies
 from regulus.broker.timers.counts import TimerCounts
+from regulus.broker.timers.totals import TimerTotals
 from regulus.errors import StoreDamaged, StoreNotWritable
 from regulus.model import message_properties as names
 from regulus.model.happenings import Happenings
@@ -109,6 +110,7 @@ class Timers:
         """Offset up to which this slave's master has entered messages."""
         self.happenings = Happenings()
         self.counts = TimerCounts()
+        self.totals = TimerTotals()
         self.progress = 0
         self.delivered = 0
         self.rates = (0.0, 0.0)
@@ -402,7 +404,10 @@ class Timers:
             kind |= DELETE_KIND
         topic = message.properties.get(names.REAL_TOPIC, "")
         record = TimerRecord(slot_ms, kind, entered_ms, message.physical_offset, size, java_hash(topic))
-        return self._enter_record(record, topic)
+        is_entered = self._enter_record(record, topic)
+        if is_entered and not self.config.is_slave:
+            self.totals.note_entered(topic, max(0, due_ms - message.store_timestamp) // 1000)
+        return is_entered
 
     def _enter_record(self, record: TimerRecord, topic: str) -> bool:
         refusal = ""
@@ -545,6 +550,7 @@ class Timers:
                         yield False
             if index >= self._done:
                 self.counts.done(hashes[index], kind, self._now_ms)
+                self.totals.note_done(self.counts.topic_of(hashes[index]))
                 self._done = index + 1
             self.progress += 1
             yield True

@@ -9,6 +9,7 @@ from regulus.client.connecting import client_instance
 from regulus.client.connecting.client_instance import ClientInstance
 from regulus.client.core.routes import MASTER_ID, Route, route_of
 from regulus.client.started import Started
+from regulus.client.tasks import HomeLoop
 from regulus.errors import BrokerRefused, ClientClosed, ClientError, NoRoute
 from regulus.model.topics import retry_topic
 from regulus.wire.bodies import ClusterInfo, TopicRouteData
@@ -27,15 +28,22 @@ class AdminBase(Started):
         self.config = config or ClientConfig()
         self._name_server = name_server
         self._instance: ClientInstance | None = None
+        self._home: HomeLoop | None = None
 
     async def start(self) -> None:
-        """Start the client; needs no network. Raises ConfigError for a malformed name server address."""
-        if self._instance is None:
-            self._instance = client_instance.acquire(self._name_server, self.config)
+        """Start the client; needs no network. Raises ConfigError for a malformed name server address; ClientError when
+        it was started in another event loop."""
+        if self._instance is not None:
+            self._check_loop()
+            return
+        self._instance = client_instance.acquire(self._name_server, self.config)
+        self._home = HomeLoop()
 
     async def shutdown(self) -> None:
-        """Close connections that no other client uses."""
-        instance, self._instance = self._instance, None
+        """Close connections that no other client uses. Raises ClientError in another event loop than that of
+        `start`."""
+        self._check_loop()
+        instance, self._instance, self._home = self._instance, None, None
         if instance is not None:
             await client_instance.release(instance)
 
@@ -90,7 +98,12 @@ class AdminBase(Started):
     def _running(self) -> ClientInstance:
         if self._instance is None:
             raise ClientClosed("the admin client is not running; use `async with` or call start() first")
+        self._check_loop()
         return self._instance
+
+    def _check_loop(self) -> None:
+        if self._home is not None:
+            self._home.check()
 
     async def _fresh_route(self, topic: str) -> Route:
         return route_of(topic, await self.topic_route(topic))

@@ -49,13 +49,14 @@ class QueueRead(NamedTuple):
     or were removed.
 
     If there is no data and the offset is unchanged, the queue, which holds [min_offset, max_offset), has no message
-    there.
+    there. `topic_epoch` is that of the topic of which the records are; 0 for a broker that does not have epochs.
     """
 
     data: bytes | memoryview
     next_offset: int
     min_offset: int
     max_offset: int
+    topic_epoch: int = 0
 
 
 class BulkAdmin(TopicAdmin):
@@ -114,8 +115,13 @@ class BulkAdmin(TopicAdmin):
             answer = await self._bulk_pull(queue, start, end, size_max, expression)
             if answer is not None:
                 place = BulkPullResponse.decode(answer)
-                return QueueRead(answer.body_view, place.next_offset, place.min_offset, place.max_offset)
-        return await self._pull(queue, start, min(end - start, PULL_COUNT), expression, expression_type)
+                return QueueRead(answer.body_view, place.next_offset, place.min_offset, place.max_offset,
+                                 place.topic_epoch)
+        read = await self._pull(queue, start, min(end - start, PULL_COUNT), expression, expression_type)
+        if not await self.has_bulk(queue):
+            return read
+        # The answer to a pull has no epoch. One that is asked for afterwards is that of the records, or a later one.
+        return read._replace(topic_epoch=(await self.queue_state(queue)).topic_epoch)
 
     async def group_offset(self, group: str, queue: MessageQueue) -> int | None:
         """The offset at which a group continues in a queue; None when it has none."""

@@ -18,6 +18,7 @@ import uuid
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from regulus.client.config import PushConsumerConfig
 from regulus.client.connecting.client_instance import steady_ms
@@ -113,6 +114,13 @@ class _Line:
             self.timer = None
 
 
+class _Receiving(NamedTuple):
+    """The task that receives of one topic at one broker, and the subscription for which it began."""
+
+    task: asyncio.Task[None]
+    subscription: SubscriptionData
+
+
 class PoppedConsumption:
     def __init__(self, group: str, listener: MessageListener, config: PushConsumerConfig, receiver: Receiver,
                  subscriptions: Mapping[str, SubscriptionData], statistics: Callable[[str], TopicStatistics],
@@ -131,7 +139,7 @@ class PoppedConsumption:
         self._asked_for = 0     # messages that receives under way may bring
         self._room = asyncio.Event()
         self._ended = dict.fromkeys((PoppedState.COMMIT, PoppedState.RETRY, PoppedState.DEAD_LETTER), 0)
-        self._receiving: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._receiving: dict[tuple[str, str], _Receiving] = {}
         self._assign_wanted = asyncio.Event()
         self._tasks = TaskGroup()
         self._telling = TaskGroup()
@@ -195,32 +203,36 @@ class PoppedConsumption:
     # --- receiving ---------------------------------------------------------------------------------------------------
 
     async def _assign(self) -> None:
-        """Keep one receiving task for each broker of each topic."""
+        """Keep one receiving task for each broker of each topic. When a subscription is replaced, so is its task: its
+        receive may wait at the broker for messages that are not wanted any more."""
         while True:
             self._assign_wanted.clear()
-            wanted: set[tuple[str, str]] = set()
+            wanted: dict[tuple[str, str], SubscriptionData] = {}
             is_known = True
-            for topic in list(self._subscriptions):
+            for topic, subscription in list(self._subscriptions.items()):
                 try:
-                    wanted.update((topic, broker) for broker in await self.receiver.brokers(topic))
+                    places = [(topic, broker) for broker in await self.receiver.brokers(topic)]
                 except ClientError as error:
                     _log.warning("the brokers of topic %s are not known: %s", topic, error)
-                    wanted.update(place for place in self._receiving if place[0] == topic)
+                    places = [place for place in self._receiving if place[0] == topic]
                     is_known = False
-            for place in self._receiving.keys() - wanted:
-                self._receiving.pop(place).cancel()
-            for place in wanted - self._receiving.keys():
-                self._receiving[place] = self._tasks.supervise(
-                    partial(self._receive_from, *place), f"receives of {place[0]} at {place[1]}")
+                wanted.update(dict.fromkeys(places, subscription))
+            for place, receiving in list(self._receiving.items()):
+                if wanted.get(place) is not receiving.subscription:
+                    del self._receiving[place]
+                    receiving.task.cancel()
+            for place in wanted.keys() - self._receiving.keys():
+                self._receiving[place] = _Receiving(self._tasks.supervise(
+                    partial(self._receive_from, *place, wanted[place]), f"receives of {place[0]} at {place[1]}"),
+                    wanted[place])
             await self._wait(self._assign_wanted, ASSIGN_S if is_known and wanted else FULL_PAUSE_S)
 
-    async def _receive_from(self, topic: str, broker: str) -> None:
+    async def _receive_from(self, topic: str, broker: str, subscription: SubscriptionData) -> None:
         attempt_id = str(uuid.uuid4())
         while True:
             count = await self._room_for()
-            subscription = self._subscriptions.get(topic)
-            if subscription is None:
-                return
+            if self._subscriptions.get(topic) is not subscription:
+                return      # `_assign` puts another task in its place
             self._asked_for += count
             try:
                 messages = await self.receiver.receive(Receive(

@@ -133,7 +133,11 @@ class PushConsumer(Started):
         """Consume the messages of a topic whose tag the expression names: `*`, `TagA`, `TagA || TagB`.
 
         With `expression_type` SQL92 the expression is a condition over properties, if the broker allows it. All members
-        of a group must subscribe alike. Raises MessageIllegal, HeaderError.
+        of a group must subscribe alike.
+
+        In a running consumer this takes effect soon, also for another expression of the same topic; messages that were
+        received before are still consumed. A bad SQL expression is not refused then: warnings say so. Raises
+        MessageIllegal, HeaderError.
         """
         check_topic(topic)
         self._subscriptions[topic] = SubscriptionData.compile(topic, expression, self._next_version(), expression_type)

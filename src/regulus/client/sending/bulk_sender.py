@@ -8,6 +8,9 @@ The caller encodes the bodies of requests, so that the sender's cost is per requ
 lane reach the broker in the order of `submit`: a send that fails is tried again only after those before it are stored.
 After a failure that may be temporary (a busy broker, a lost connection, no answer in time) the send is tried again
 until its retry budget is spent. Then the sender fails, with this send and all that wait.
+
+With `reroutes`, a send is tried again, too, when the broker no longer has its queue: the route is fetched again, and
+this send and later ones go to the queues that are left, those of the same broker first.
 """
 
 import asyncio
@@ -22,7 +25,7 @@ from typing import Self
 from regulus.client.config import ClientConfig
 from regulus.client.connecting import client_instance
 from regulus.client.connecting.client_instance import ClientInstance
-from regulus.client.core.resend import RETRY_CODES, is_worth_a_retry
+from regulus.client.core.resend import RETRY_CODES, is_of_a_gone_queue, is_worth_a_retry
 from regulus.client.core.routes import Route
 from regulus.errors import (
     BrokerRefused,
@@ -30,6 +33,7 @@ from regulus.errors import (
     ClientError,
     ConnectFailed,
     ConnectionLost,
+    HeaderError,
     NoNameServer,
     NoRoute,
     RequestTimeout,
@@ -124,6 +128,8 @@ class BulkSender:
         self._in_flight_size = 0
         self._room = asyncio.Event()
         self._failure: BaseException | None = None
+        self._gone: set[MessageQueue] = set()
+        """Queues that their brokers no longer have, of those that the caller sent to."""
         self._last: dict[object, _Turn] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -208,7 +214,7 @@ class BulkSender:
         began = time.monotonic()
         pause_ms = RETRY_PAUSE_FIRST_MS
         tried: list[str] = []
-        queue = send.queue
+        queue = self._left_queue(send.queue)
         while True:
             tried.append(queue.broker_name)
             try:
@@ -223,7 +229,8 @@ class BulkSender:
                     self._note_stored(send, queue, answer)
                     return
                 failure = BrokerRefused(answer.code, answer.remark, queue.broker_name)
-                if not is_worth_a_retry(failure, _RETRIED if self.config.repeats else RETRY_CODES):
+                if not self._is_rerouted(failure) and not is_worth_a_retry(
+                        failure, _RETRIED if self.config.repeats else RETRY_CODES):
                     raise failure
             if before is not None:
                 await before.done()
@@ -232,9 +239,16 @@ class BulkSender:
                 raise SendFailed(topic=queue.topic, attempts=len(tried), elapsed_ms=elapsed_ms,
                                  brokers=tuple(dict.fromkeys(tried)), cause=failure)
             self.retries += 1
+            if self._is_rerouted(failure):
+                self._gone.add(queue)
+                if await self._is_dropped(queue) and (left := self._left_queue(send.queue)) not in self._gone:
+                    queue = left
+                    continue
             await asyncio.sleep(pause_ms * random.uniform(0.5, 1) / 1000)
             pause_ms = min(2 * pause_ms, RETRY_PAUSE_MAX_MS)
-            if self.config.reroutes:
+            if queue in self._gone:
+                queue = self._left_queue(send.queue)
+            elif self.config.reroutes:
                 queue = await self._other_queue(queue)
 
     async def _attempt(self, send: BulkSend, queue: MessageQueue) -> RemotingCommand:
@@ -266,8 +280,30 @@ class BulkSender:
             queues = (await self._route(queue.topic)).publish_queues
         except ClientError:
             return queue
-        others = [each for each in queues if each.broker_name != queue.broker_name]
+        others = [each for each in queues if each.broker_name != queue.broker_name and each not in self._gone]
         return others[queue.queue_id % len(others)] if others else queue
+
+    def _is_rerouted(self, failure: ClientError) -> bool:
+        """Whether the broker has no such queue, and another one will do."""
+        return self.config.reroutes and is_of_a_gone_queue(failure)
+
+    async def _is_dropped(self, queue: MessageQueue) -> bool:
+        """Whether a fresh route has no such queue; False when no route comes. A broker reports to the name servers
+        soon."""
+        try:
+            return queue not in (await self._running().fetch_route(queue.topic)).publish_queues
+        except (NoRoute, NoNameServer, HeaderError):
+            return False
+
+    def _left_queue(self, queue: MessageQueue) -> MessageQueue:
+        """The queue itself, or for one that its broker no longer has, always the same one of those that are left: of
+        the same broker, or else of others."""
+        route = self._running().known_route(queue.topic) if queue in self._gone else None
+        if route is None:
+            return queue
+        left = [each for each in route.publish_queues if each not in self._gone]
+        left = [each for each in left if each.broker_name == queue.broker_name] or left
+        return left[queue.queue_id % len(left)] if left else queue
 
     async def _route(self, topic: str) -> Route:
         instance = self._running()

@@ -111,6 +111,7 @@ def _registration(request: RemotingCommand, header: RegisterBrokerRequest,
         broker_addr=header.broker_addr, ha_server_addr=header.ha_server_addr, channel=peer.channel,
         data_version=wrapper.data_version if wrapper else DataVersion(),
         topics=wrapper.topic_config_table if wrapper else None,
+        gone_topics=tuple(body.regulus_gone_topics or ()) if body else (),
         filter_servers=tuple(body.filter_server_list) if body else None,
         timeout_ms=header.heartbeat_timeout_millis, enable_acting_master=header.enable_acting_master,
         zone_name=header.zone_name)

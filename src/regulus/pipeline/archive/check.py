@@ -4,9 +4,14 @@ Three sources are compared. The ranges of the log must join up. The queue offset
 manifest before ends. Each unit of the consume queues that points into the range must have its row. A hole is accepted
 if its cause is known: the message is among the rejects, or the store itself has a filler in its place. A queue that
 begins again at 0 is one whose topic was deleted and created again.
+
+A reject says which message it was only if its header is whole, and no checksum covers the header. So its queue offset
+counts if the records around it agree. Any other reject is the message that a consume queue has at its place.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +22,8 @@ from regulus.errors import ArchiveFailed, DataLoss
 from regulus.model.timestamps import milliseconds_of
 from regulus.pipeline.archive.task import RangeFacts
 from regulus.record.consume_queue_unit import FILLER, unpack_all
-from regulus.spark.archive.manifest import Manifest, TopicQueue
+from regulus.spark.archive import manifest as archive_manifest
+from regulus.spark.archive.manifest import Manifest, Stretch, TopicQueue
 from regulus.spark.store.files import CommitLogFiles, ConsumeQueueFiles
 
 _ADVICE = "nothing of this range is visible; to archive what is there all the same, run with --accept-gaps"
@@ -42,12 +48,11 @@ class QueueEnds:
         self._unreadable_at = -1
         self._unknown_begin = unknown_begin
         for manifest in manifests:
-            self._pass(manifest.range.start, {queue: parts[-1][1] for queue, parts in manifest.queues.items()},
-                       bool(manifest.unreadable))
+            self._pass(manifest.range.start, ends_of(manifest.queues), bool(manifest.unreadable))
 
     def pass_range(self, facts: RangeFacts) -> None:
         """Continue after a range."""
-        self._pass(facts.range.start, ends_after(facts), bool(facts.unreadable))
+        self._pass(facts.range.start, ends_of(facts.queues), bool(facts.unreadable))
 
     def _pass(self, start: int, ends: Mapping[TopicQueue, int], has_unreadable: bool) -> None:
         self._ends |= ends
@@ -105,25 +110,49 @@ def check_joins(facts: Sequence[RangeFacts], start: int) -> None:
         start = part.range.end
 
 
+def settled(facts: RangeFacts, before: QueueEnds, queues: Mapping[TopicQueue, ConsumeQueueFiles]) -> RangeFacts:
+    """The facts with a place for each reject of which the records around it, or the consume queues, show which message
+    it was; any other one counts as unreadable."""
+    if not facts.rejected:
+        return facts
+    kept: dict[TopicQueue, list[Stretch]] = {}
+    unreadable = list(facts.unreadable)
+    for key, stretches in facts.queues.items():
+        kept[key] = []
+        expected = before.expected(key)
+        for number, each in enumerate(stretches):
+            follower = next((later.first for later in stretches[number + 1:]), None)
+            if not each.is_rejected or each.first in (expected, 0) or each.next == follower:
+                kept[key].append(each)
+                expected = each.next
+            else:
+                unreadable.append((each.place, each.place + 1))
+    explained = dict.fromkeys(unreadable, 0)
+    for key, queue in queues.items():
+        for start, end in unreadable:
+            for offset, unit in queue.units_within(start, end):
+                kept.setdefault(key, []).append(Stretch(offset, offset + 1, unit.physical_offset, True))
+                explained[start, end] += unit.size
+    return replace(facts, unreadable=tuple(sorted(unreadable)),
+                   unplaced=sum(size < end - start for (start, end), size in explained.items()),
+                   queues={key: archive_manifest.joined(sorted(stretches, key=attrgetter("place")))
+                           for key, stretches in kept.items() if stretches})
+
+
 def check_contiguity(facts: RangeFacts, before: QueueEnds, queues: Mapping[TopicQueue, ConsumeQueueFiles],
                      log: CommitLogFiles) -> None:
     """Raises ArchiveFailed for a hole whose cause is not known."""
     for hole in holes(facts, before):
         key = hole.topic, hole.queue_id
-        rejected = set(facts.rejected_offsets.get(key, ()))
-        is_known = (bool(facts.unreadable) or before.may_be_unreadable(key)
-                    or rejected.issuperset(range(hole.first, hole.next)))
+        is_known = bool(facts.unreadable) or before.may_be_unreadable(key)
         if not is_known and not _is_filler(hole, queues.get(key), log):
             raise ArchiveFailed(f"{hole.topic}/{hole.queue_id}: messages {hole.first} to {hole.next - 1} are not in "
                                 f"the log where they should be, in {facts.range.text}; {_ADVICE}")
 
 
-def ends_after(facts: RangeFacts) -> dict[TopicQueue, int]:
+def ends_of(queues: Mapping[TopicQueue, Sequence[Stretch]]) -> dict[TopicQueue, int]:
     """The offsets at which the queues of a range end; a rejected message keeps its place."""
-    ends = {queue: stretches[-1][1] for queue, stretches in facts.queues.items()}
-    for queue, offsets in facts.rejected_offsets.items():
-        ends[queue] = max(ends.get(queue, 0), offsets[-1] + 1)
-    return ends
+    return {queue: stretches[-1].next for queue, stretches in queues.items()}
 
 
 def holes(facts: RangeFacts, before: QueueEnds) -> list[Hole]:
@@ -131,7 +160,7 @@ def holes(facts: RangeFacts, before: QueueEnds) -> list[Hole]:
     found = []
     for (topic, queue_id), stretches in facts.queues.items():
         expected = before.expected((topic, queue_id))
-        for first, behind in stretches:
+        for first, behind, _, _ in stretches:
             if expected is not None and first not in (expected, 0):
                 found.append(Hole(topic, queue_id, min(expected, first), max(expected, first)))
             expected = behind
@@ -154,7 +183,7 @@ def check_counts(facts: Sequence[RangeFacts], queues: Mapping[TopicQueue, Consum
     The ranges must join up. Rows after the end of their consume queue are not dispatched yet. Rows without a consume
     queue are of a deleted topic.
     """
-    met = {key for part in facts for key in (*part.queues, *part.rejected_offsets)}
+    met = {key for part in facts for key in part.queues}
     for key, queue in queues.items():
         first, end = queue.bounds(log)
         low = queue.first_at_or_behind(facts[0].range.start, first, end)
@@ -170,8 +199,7 @@ def check_counts(facts: Sequence[RangeFacts], queues: Mapping[TopicQueue, Consum
 def _check_queue(facts: RangeFacts, key: TopicQueue, queue: ConsumeQueueFiles, bounds: tuple[int, int],
                  units: tuple[int, int]) -> None:
     """Check one queue. `units`: from which unit up to which the queue points into the range."""
-    archived = sorted([*facts.queues.get(key, ()),
-                       *((offset, offset + 1) for offset in facts.rejected_offsets.get(key, ()))])
+    archived = sorted((each.first, each.next) for each in facts.queues.get(key, ()))
     for start, behind in without(units, archived):
         _check_missing(facts, key, queue, start, behind)
     for part in archived:

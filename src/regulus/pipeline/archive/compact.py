@@ -41,6 +41,7 @@ from regulus.spark.archive.manifest import (
     QueueFacts,
     Range,
     RejectFile,
+    Stretch,
     TopicQueue,
     data_path,
     effective,
@@ -154,7 +155,7 @@ def plan_groups(manifests: Sequence[Manifest], range_size: int, today: str) -> l
             if not fits or _begins_anew(manifest, ends):
                 groups.append(group)
                 group = []
-            ends.update((queue, stretches[-1][1]) for queue, stretches in manifest.queues.items())
+            ends.update((queue, stretches[-1].next) for queue, stretches in manifest.queues.items())
             if any(file.day >= today for file in manifest.files) or _is_mixed(manifest):
                 groups.append(group)
                 group = []
@@ -166,13 +167,13 @@ def plan_groups(manifests: Sequence[Manifest], range_size: int, today: str) -> l
 
 def _begins_anew(manifest: Manifest, ends: Mapping[TopicQueue, int]) -> bool:
     """Whether a queue begins below its former end, so that its topic was deleted and created again."""
-    return any(stretches[0][0] < ends.get(queue, 0) for queue, stretches in manifest.queues.items())
+    return any(stretches[0].first < ends.get(queue, 0) for queue, stretches in manifest.queues.items())
 
 
 def _is_mixed(manifest: Manifest) -> bool:
     """Whether a topic was created again in the middle of the range. Joined with others, their messages would be
     mixed."""
-    return any(later[0] < earlier[1] for stretches in manifest.queues.values()
+    return any(later.first < earlier.next for stretches in manifest.queues.values()
                for earlier, later in pairwise(stretches))
 
 
@@ -247,7 +248,8 @@ def compact_range(task: CompactTask, attempt: str) -> CompactFacts:
         range=task.range, records=sum(manifest.records for manifest in manifests),
         rows=sum(manifest.rows for manifest in manifests), hidden=sum(manifest.hidden for manifest in manifests),
         rejected=sum(manifest.rejected for manifest in manifests),
-        unreadable=sum(manifest.unreadable for manifest in manifests), queues=joined_stretches(manifests),
+        unreadable=sum(manifest.unreadable for manifest in manifests),
+        unplaced=sum(manifest.unplaced for manifest in manifests), queues=joined_stretches(manifests),
         files=tuple(files), rejects=rejects))
 
 
@@ -299,18 +301,13 @@ def _joined_facts(sources: Sequence[ArchivedFile]) -> dict[int, QueueFacts]:
     return dict(sorted(facts.items()))
 
 
-def joined_stretches(manifests: Iterable[Manifest]) -> dict[TopicQueue, tuple[tuple[int, int], ...]]:
-    """The stretches of neighbouring ranges; a stretch that continues the one before is joined with it."""
-    stretches: dict[TopicQueue, list[tuple[int, int]]] = {}
+def joined_stretches(manifests: Iterable[Manifest]) -> dict[TopicQueue, tuple[Stretch, ...]]:
+    """The stretches of neighbouring ranges."""
+    stretches: dict[TopicQueue, list[Stretch]] = {}
     for manifest in manifests:
         for queue, more in manifest.queues.items():
-            known = stretches.setdefault(queue, [])
-            for first, behind in more:
-                if known and known[-1][1] == first:
-                    known[-1] = (known[-1][0], behind)
-                else:
-                    known.append((first, behind))
-    return {queue: tuple(parts) for queue, parts in stretches.items()}
+            stretches.setdefault(queue, []).extend(more)
+    return {queue: archive_manifest.joined(parts) for queue, parts in stretches.items()}
 
 
 def _join_rejects(task: CompactTask, target: Path, follower: ThreadPoolExecutor) -> RejectFile | None:

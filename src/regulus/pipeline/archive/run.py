@@ -202,8 +202,7 @@ class _Run:
                       f"{(self.report.log_end - start) >> 20:,} MiB of log are left")
             facts = self._archive_wave(cuts, wave)
             archive_check.check_joins(facts, start)
-            self._check(facts)
-            for part in facts:
+            for part in self._checked(facts):
                 self._commit(part)
             self._tell()
             start = facts[-1].range.end
@@ -238,20 +237,24 @@ class _Run:
         return {(facts.range.start, facts.range.end): facts
                 for facts in self._tasks.run(archive_range, wanted)}
 
-    def _check(self, facts: Sequence[RangeFacts]) -> None:
-        """Raises ArchiveFailed."""
+    def _checked(self, found: Sequence[RangeFacts]) -> list[RangeFacts]:
+        """The facts with places for their rejects. Raises ArchiveFailed."""
         self._step("check")
-        for part in facts:
+        facts = []
+        for part in found:
+            part = archive_check.settled(part, self._queue_ends, self._queues)
+            facts.append(part)
             if not self._config.accept_gaps:
                 archive_check.check_contiguity(part, self._queue_ends, self._queues, self._log)
             self._queue_ends.pass_range(part)
         if not self._config.accept_gaps:
             archive_check.check_counts(facts, self._queues, self._log)
+        return facts
 
     def _commit(self, facts: RangeFacts) -> None:
         manifest = Manifest(range=facts.range, records=facts.records, rows=facts.rows, hidden=facts.hidden,
-                            rejected=facts.rejected, unreadable=len(facts.unreadable), queues=facts.queues,
-                            files=facts.files, rejects=facts.rejects)
+                            rejected=facts.rejected, unreadable=len(facts.unreadable), unplaced=facts.unplaced,
+                            queues=facts.queues, files=facts.files, rejects=facts.rejects)
         moves = [(staged, file.path) for staged, file in zip(facts.staged, facts.files, strict=True)]
         if facts.rejects is not None:
             moves.append((facts.staged_rejects, facts.rejects.path))

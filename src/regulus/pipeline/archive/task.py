@@ -1,7 +1,7 @@
 """Runs one task of the archive job: makes Parquet files of a range of the log, in the staging directory.
 
 The range is walked once for places, queues and times. Then its rows are sorted by topic, day and queue, and their
-columns are gathered batch by batch from the mapped log file. At most one row group is in memory, or two if one is made
+columns are gathered batch by batch from the mapped range. At most one row group is in memory, or two if one is made
 while the other is written, without bodies, which the writer takes from the log; nothing passes through the JVM.
 
 Bytes that are not a record, and records whose body differs from the checksum or whose topic is not text, go to the
@@ -39,17 +39,19 @@ from regulus.pipeline.archive.parquet import (
     row_groups,
     write_row_groups,
 )
-from regulus.record.log_units import FLAWS, LogWalk
+from regulus.record.log_units import FIELDS, FLAWS, LogWalk
 from regulus.spark.archive.manifest import (
     ArchivedFile,
     QueueFacts,
     Range,
     RejectFile,
+    Stretch,
     TopicQueue,
     data_path,
     rejects_path,
 )
 from regulus.spark.columns.records import ColumnOptions, Records, arrow_schema, record_batch
+from regulus.spark.store.files import CommitLogFiles, Window
 from regulus.spark.table_schema import COLUMNS
 
 REJECT_DATA_MAX = 1 << 20
@@ -87,13 +89,15 @@ class RangeFacts:
     hidden: int
     rejected: int
     unreadable: tuple[tuple[int, int], ...]
-    """Start and end in the log of rejects of which it is not known which messages they were."""
-    queues: dict[TopicQueue, tuple[tuple[int, int], ...]]
-    rejected_offsets: dict[TopicQueue, tuple[int, ...]]
+    """Start and end in the log of rejects that do not say which messages they were."""
+    queues: dict[TopicQueue, tuple[Stretch, ...]]
+    """Each reject that says which message it was has a stretch of its own."""
     files: tuple[ArchivedFile, ...]
     staged: tuple[str, ...]
     rejects: RejectFile | None
     staged_rejects: str
+    unplaced: int = 0
+    """How many of the unreadable ones the consume queues do not explain as a whole; see `check.settled`."""
 
     @property
     def rows(self) -> int:
@@ -125,39 +129,42 @@ class _Walked:
 def archive_range(task: RangeTask, attempt: str) -> RangeFacts:
     """Stage the files of one range. Raises ArchiveFailed when the disk is full, DataLoss when the log is gone."""
     log = log_ranges.open_log(task.store_path)
-    piece = log.piece_at(task.range.start)
-    data = log.map(piece)
     target = Path(task.staging) / task.range.text / attempt
     with disk_errors(target):
         target.mkdir(parents=True)
-        found = _walk(data, piece.start, task)
+        found = _walk(log, task)
+        # The rows of a file are gathered from all over the range, so all of that is mapped; never the whole file.
+        span = log.span(task.range.start, found.reached)
         with ThreadPoolExecutor(1) as maker, ThreadPoolExecutor(1) as follower:
-            return _RangeWriter(task, target, data, piece.start, found, maker, follower).write()
+            return _RangeWriter(task, target, span, found, maker, follower).write()
 
 
-def _walk(data: Any, base: int, task: RangeTask) -> _Walked:
+def _walk(log: CommitLogFiles, task: RangeTask) -> _Walked:
     walk = LogWalk(task.delays_ms, True, False, False)
-    position, limit = task.range.start - base, task.range.end - base
-    tables, rejects = [], []
+    base = log.span_start(task.range.start)
+    reached = task.range.start
+    tables, rejects = [np.empty((len(FIELDS), 0), dtype=np.int64)], []
     rows = 0
-    while position < limit:
-        piece = log_ranges.walked(walk, data, position, limit, base)
+    for passage in log_ranges.passages(log, walk, task.range.start, task.range.end):
+        reached = passage.end
+        if isinstance(passage, log_ranges.Skipped):
+            rejects.append(Reject(passage.start - base, passage.end - passage.start, passage.fault, -1))
+            continue
+        piece = passage.rows
+        piece.column("position")[:] += passage.window.start - base
         flaws = piece.column("flaw")
         for row in np.flatnonzero(flaws).tolist():
             rejects.append(Reject(int(piece.column("position")[row]), int(piece.column("size")[row]),
                                   FLAWS[int(flaws[row])], rows + row))
         tables.append(piece.table)
         rows += piece.table.shape[1]
-        position, reason = log_ranges.step_over(walk, data, limit, base)
-        if reason:
-            rejects.append(Reject(walk.position, position - walk.position, reason, -1))
     table = log_ranges.WalkedPiece(np.concatenate(tables, axis=1), np.empty(0, dtype=np.int64))
     nameless = list(_without_topic(table, walk))
     is_bad = table.column("flaw") != 0
     is_bad[[reject.row for reject in nameless]] = True
     rejects = sorted([*rejects, *(reject._replace(row=-1) for reject in nameless)])
     topics = [name.decode("utf-8", "replace") for name in walk.topics]
-    return _Walked(table, topics, ~is_bad, rejects, base + position)
+    return _Walked(table, topics, ~is_bad, rejects, reached)
 
 
 def _without_topic(table: log_ranges.WalkedPiece, walk: LogWalk) -> Iterator[Reject]:
@@ -174,12 +181,12 @@ def _without_topic(table: log_ranges.WalkedPiece, walk: LogWalk) -> Iterator[Rej
 class _RangeWriter:
     """Writes the files of one range."""
 
-    def __init__(self, task: RangeTask, target: Path, data: Any, base: int, found: _Walked,
+    def __init__(self, task: RangeTask, target: Path, span: Window, found: _Walked,
                  maker: ThreadPoolExecutor, follower: ThreadPoolExecutor) -> None:
         self._task = task
         self._target = target
-        self._data = data
-        self._base = base
+        self._data = span.data
+        self._base = span.start
         self._found = found
         self._maker = maker
         self._follower = follower
@@ -201,8 +208,8 @@ class _RangeWriter:
                            for reject in found.rejects if reject.row < 0)
         return RangeFacts(
             range=self._task.range, reached=found.reached, records=len(found.is_good), hidden=int((~is_visible).sum()),
-            rejected=len(found.rejects), unreadable=unreadable, queues=self._stretches(rows),
-            rejected_offsets=self._rejected_offsets(), files=tuple(files),
+            rejected=len(found.rejects), unreadable=unreadable, queues=self._stretches(rows, is_visible),
+            files=tuple(files), unplaced=len(unreadable),
             staged=tuple(str(self._staged(number)) for number in range(len(files))), rejects=rejects,
             staged_rejects=str(self._target / "rejects.jsonl") if rejects else "")
 
@@ -230,29 +237,28 @@ class _RangeWriter:
                  day_text(int(found.column("store_timestamp")[part[0]])), part)
                 for part in np.split(ordered, borders) if len(part)]
 
-    def _stretches(self, rows: Any) -> dict[TopicQueue, tuple[tuple[int, int], ...]]:
-        """Runs of consecutive queue offsets of each queue, in the order of the log."""
+    def _stretches(self, good: Any, is_visible: Any) -> dict[TopicQueue, tuple[Stretch, ...]]:
+        """Runs of consecutive queue offsets of each queue, in the order of the log; rejects each alone."""
         found = self._found
+        named = np.array([reject.row for reject in found.rejects if reject.row >= 0], dtype=np.int64)
+        rejected = named[is_visible[named]]
+        rows = np.sort(np.concatenate([good, rejected]))
         topic, queue_ids = found.column("topic")[rows], found.column("queue_id")[rows]
         order = log_ranges.stable_order(topic, queue_ids)
-        topic, queue_ids, offsets = topic[order], queue_ids[order], found.column("queue_offset")[rows][order]
+        topic, queue_ids, rows = topic[order], queue_ids[order], rows[order]
+        offsets, is_bad = found.column("queue_offset")[rows], np.isin(rows, rejected)
         is_first = np.ones(len(order), dtype=np.bool_)
         is_first[1:] = (np.diff(topic) != 0) | (np.diff(queue_ids) != 0) | (np.diff(offsets) != 1)
+        is_first[1:] |= is_bad[1:] | is_bad[:-1]
         starts = np.flatnonzero(is_first)
         lasts = np.append(starts[1:], len(order)) - 1
-        stretches: dict[TopicQueue, list[tuple[int, int]]] = {}
+        stretches: dict[TopicQueue, list[Stretch]] = {}
         for start, last in zip(starts.tolist(), lasts[:len(starts)].tolist(), strict=True):
             key = found.topics[int(topic[start])], int(queue_ids[start])
-            stretches.setdefault(key, []).append((int(offsets[start]), int(offsets[last]) + 1))
+            place = self._base + int(found.column("position")[rows[start]])
+            stretches.setdefault(key, []).append(
+                Stretch(int(offsets[start]), int(offsets[last]) + 1, place, bool(is_bad[start])))
         return {key: tuple(parts) for key, parts in stretches.items()}
-
-    def _rejected_offsets(self) -> dict[TopicQueue, tuple[int, ...]]:
-        found = self._found
-        offsets: dict[TopicQueue, list[int]] = {}
-        for row in (reject.row for reject in found.rejects if reject.row >= 0):
-            key = found.topics[int(found.column("topic")[row])], int(found.column("queue_id")[row])
-            offsets.setdefault(key, []).append(int(found.column("queue_offset")[row]))
-        return {key: tuple(sorted(parts)) for key, parts in offsets.items()}
 
     # --- files -------------------------------------------------------------------------------------------------------
 

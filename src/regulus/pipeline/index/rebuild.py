@@ -2,7 +2,8 @@
 
     units      tasks over ranges of the log write each unit at queue offset * 20 (`task`); in the files that
                recovery checks, they sum bodies and find where the log ends
-    again      queues of a topic that was deleted and created again are written once more, from the last restart on
+    again      queues of a topic that was deleted and created again are written once more, from the last restart on;
+               and queues in which a record states a number that the records around it refute, without that record
     fillers    places of messages that are gone
     index      a task for each file, or for a part of one if there are fewer files than cores
 
@@ -40,6 +41,7 @@ from regulus.pipeline.progress import Say, say_nothing
 from regulus.pipeline.range_tasks import LocalTasks, Tasks, check_shared
 from regulus.record import index_entry
 from regulus.record.consume_queue_unit import UNIT_SIZE
+from regulus.record.layout import FIXED_SIZE_V1
 from regulus.spark.archive.manifest import TopicQueue
 from regulus.spark.store import log_walk
 from regulus.spark.store.files import CommitLogFiles, is_in_use
@@ -49,6 +51,13 @@ Cut: TypeAlias = tuple[int, int]
 
 ENTRIES_HERE_MAX = 4_000_000
 """Index entries up to which they are written in this process, because it takes less time than starting tasks."""
+
+HOLE_MAX = 65_536
+"""Messages that a queue may lack between two others, besides those that fit into bytes that are not records. A record
+that is further ahead is rejected, because the hole would be filled with units."""
+
+LOOK_STRETCHES = 64
+"""Stretches among which the one is sought with which a queue continues after rotten numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +105,8 @@ class RebuildReport:
     units: int = 0
     queues: int = 0
     skipped: int = 0
+    rejected: int = 0
+    """Records without a unit, because their queue offset or queue id rotted."""
     made_anew: int = 0
     """Queues of topics that were deleted and created again."""
     index_files: int = 0
@@ -109,6 +120,11 @@ class RebuildReport:
             text += f"; left out, as topics.json no longer has them: {', '.join(sorted(self.deleted_topics))}"
         if self.skipped:
             text += f"; {self.skipped} bytes were not records"
+        if self.rejected:
+            text += f"; {self.rejected} records rejected, as their queues do not have the numbers that they state"
+        if self.made_anew:
+            text += (f"; {self.made_anew} queues begin at a later place of the log, where their numbers begin again, "
+                     "as their topics were deleted and created again")
         return text + (f"; the log ends there: {self.stop_reason}" if self.stop_reason else "")
 
 
@@ -141,6 +157,7 @@ def _rebuilt(tasks: Tasks, config: RebuildConfig, log: CommitLogFiles, say: Say)
         report.records += part.records
         report.units += part.units
         report.skipped += part.skipped
+        report.rejected += part.rejected
         report.deleted_topics |= part.dropped_topics
     say(f"settling the queues of {report.records:,} records")
     _settle_queues(tasks, config, cuts, facts, report)
@@ -213,18 +230,83 @@ def known_topics(store_path: str) -> frozenset[str] | None:
 
 def _settle_queues(tasks: Tasks, config: RebuildConfig, cuts: Sequence[tuple[int, int]], facts: Sequence[UnitsFacts],
                    report: RebuildReport) -> None:
-    """Write queues that began again once more, and all fillers."""
+    """Write queues that began again, or with rotten numbers, once more, and all fillers."""
     queues = _joined(facts)
-    floors = {key: restart for key, stretches in queues.items() if (restart := last_restart(stretches)) is not None}
+    lost_max = report.skipped // FIXED_SIZE_V1
+    floors: dict[TopicQueue, int] = {}
+    refused: dict[TopicQueue, tuple[tuple[int, int], ...]] = {}
+    for key, stretches in queues.items():
+        bad = rotten(stretches, holes_max=lost_max + HOLE_MAX, restart_max=lost_max)
+        refuted = set(bad)
+        restart = last_restart([stretch for stretch in stretches if stretch not in refuted])
+        if bad:
+            refused[key] = tuple((stretch.physical_offset, stretch.last_place) for stretch in bad)
+            report.rejected += sum(stretch.messages for stretch in bad)
+        if bad or restart is not None:
+            floors[key] = restart or 0
+        report.made_anew += restart is not None
     if floors:
         for key in floors:
             shutil.rmtree(queue_directory(config.output, *key))
-        again = [replace(_task(config, part, False), floors=floors, with_index=False) for part in cuts]
-        queues |= _joined(tasks.run(rebuild_units, again))
+        again = [replace(_task(config, part, False), floors=floors, refused=refused, with_index=False)
+                 for part in cuts]
+        written = _joined(tasks.run(rebuild_units, again))
+        queues = {key: written[key] if key in floors else stretches for key, stretches in queues.items()}
     for key, stretches in queues.items():
         write_fillers(config.output, config.mapped_file_size_consume_queue, key, stretches)
     report.queues = len(queues)
-    report.made_anew = len(floors)
+
+
+def rotten(stretches: Sequence[Stretch], *, holes_max: int, restart_max: int) -> list[Stretch]:
+    """The stretches of a queue, in the order of the log, whose numbers the others refute. No checksum covers a record's
+    queue offset, and a single wrong one would look like a topic that was created again.
+
+    A queue continues with the next number, or further ahead by no more messages than fit into the log there and than
+    `holes_max`. A topic that was created again begins at `restart_max` or below. If two stretches contradict each
+    other, the one with fewer messages is wrong.
+    """
+    bad: list[Stretch] = []
+    kept: list[Stretch] = []
+    number = 0
+    while number < len(stretches):
+        stretch = stretches[number]
+        if not kept:
+            kept.append(stretch)
+        elif stretch.first != kept[-1].next and (wrong := _before_it_goes_on(kept[-1], stretches[number:])):
+            bad += stretches[number:number + wrong]
+            number += wrong
+            continue
+        elif _goes_on(kept[-1], stretch, holes_max):
+            kept.append(stretch)
+        elif stretch.first <= restart_max and stretch.first < kept[-1].next:
+            kept = [stretch]
+        else:
+            wrong = next((count for count in range(1, len(kept)) if _goes_on(kept[-1 - count], stretch, holes_max)),
+                         len(kept))
+            if sum(each.messages for each in kept[-wrong:]) < stretch.messages:
+                bad += kept[-wrong:]
+                del kept[-wrong:]
+                continue
+            bad.append(stretch)
+        number += 1
+    return bad
+
+
+def _before_it_goes_on(last: Stretch, following: Sequence[Stretch]) -> int:
+    """How many stretches with wrong numbers there are before the queue continues as if they had the right ones; 0 when
+    it does not."""
+    passed = 0
+    for number, stretch in enumerate(following[:LOOK_STRETCHES]):
+        if number and stretch.first == last.next + passed:
+            return number
+        passed += stretch.messages
+    return 0
+
+
+def _goes_on(last: Stretch, stretch: Stretch, holes_max: int) -> bool:
+    """Whether a queue may continue with that stretch."""
+    room = (stretch.physical_offset - last.last_place) // FIXED_SIZE_V1
+    return 0 <= stretch.first - last.next <= min(room, holes_max)
 
 
 def _joined(facts: Sequence[UnitsFacts]) -> dict[TopicQueue, list[Stretch]]:

@@ -15,7 +15,7 @@ chains of the first half, too, which is a small part of the work.
 import os
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -29,8 +29,10 @@ from regulus.record import index_entry
 from regulus.record.consume_queue_unit import FILLER, UNIT_SIZE
 from regulus.record.consume_queue_unit import encode as encode_unit
 from regulus.record.index_entry import IndexHeader
+from regulus.record.layout import FIXED_SIZE_V1
 from regulus.record.log_units import LogWalk
 from regulus.spark.archive.manifest import TopicQueue
+from regulus.spark.store.files import CommitLogFiles
 
 OPEN_FILES_MAX = 256
 """Consume queue files that a task keeps open."""
@@ -43,17 +45,23 @@ _INDEX_ENTRIES = np.dtype([("key_hash", ">i4"), ("physical_offset", ">i8"), ("ti
 
 
 class Stretch(NamedTuple):
-    """Consecutive queue offsets [first, next); the first one's record is at `physical_offset`."""
+    """Consecutive queue offsets [first, next); the first one's record is at `physical_offset`, the last one's at
+    `last_place`."""
 
     first: int
     next: int
     physical_offset: int
+    last_place: int
+
+    @property
+    def messages(self) -> int:
+        return self.next - self.first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitsTask:
     """A task that writes units. `floors`: only these queues, and of each only units of records from there on; None: all
-    units of all queues.
+    units of all queues. `refused`: places of records whose queue offset rotted, which get no unit.
 
     `seeks_end`: whether recovery checks the range; then the task stops where the log ends, and reports it.
     """
@@ -68,6 +76,8 @@ class UnitsTask:
     known_topics: frozenset[str] | None
     seeks_end: bool = False
     floors: dict[TopicQueue, int] | None = None
+    refused: dict[TopicQueue, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    """By queue: the first and the last place of each run of such records."""
 
     @property
     def size(self) -> int:
@@ -82,6 +92,8 @@ class UnitsFacts:
     units: int
     skipped: int
     """Bytes in which no record was found."""
+    rejected: int
+    """Records that get no unit, because no queue can have the number that they state."""
     entries: int
     stretches: dict[TopicQueue, tuple[Stretch, ...]]
     dropped_topics: frozenset[str]
@@ -145,12 +157,10 @@ def is_known(topic: str, known_topics: frozenset[str] | None) -> bool:
 def rebuild_units(task: UnitsTask, attempt: str) -> UnitsFacts:
     """Write the units of one range; to run it again does no harm. Raises ArchiveFailed when the disk is full."""
     log = log_ranges.open_log(task.store_path)
-    piece = log.piece_at(task.start)
-    data = log.map(piece)
     with disk_errors(Path(task.output)):
         rebuild = _RangeRebuild(task, attempt)
         try:
-            return rebuild.run(data, piece.start)
+            return rebuild.run(log)
         finally:
             rebuild.close()
 
@@ -163,7 +173,7 @@ class _RangeRebuild:
         self._topics: list[str] = []
         self._is_kept: list[bool] = []
         self._stretches: dict[TopicQueue, list[Stretch]] = {}
-        self._records = self._units = self._entries = 0
+        self._records = self._units = self._entries = self._rejected = 0
         self._draft = staged_entries(task.output, task.start).with_suffix(f".{attempt}")
         self._entries_file = None
         if task.with_index:
@@ -175,30 +185,32 @@ class _RangeRebuild:
         if self._entries_file is not None:
             self._entries_file.close()
 
-    def run(self, data: Any, base: int) -> UnitsFacts:
-        task, walk = self._task, self._walk
-        position, limit = task.start - base, task.end - base
+    def run(self, log: CommitLogFiles) -> UnitsFacts:
+        task = self._task
+        reached = task.start
         skipped = 0
         end = None
-        while position < limit:
-            rows = log_ranges.walked(walk, data, position, limit, base)
-            if task.seeks_end:
-                end = log_ranges.end_in(rows, walk, data, limit, base)
+        for passage in log_ranges.passages(log, self._walk, task.start, task.end):
+            if isinstance(passage, log_ranges.Skipped):
+                skipped += passage.end - passage.start
+                reached = passage.end
+                continue
+            rows, base = passage.rows, passage.window.start
+            end = log_ranges.end_in(passage) if task.seeks_end else None
             if end is not None:
-                position = end.offset - base
-                self._take(rows.first(int(np.searchsorted(rows.column("position"), position))), base)
+                reached = end.offset
+                self._take(rows.first(int(np.searchsorted(rows.column("position"), reached - base))), base)
                 break
             self._take(rows, base)
-            position, reason = log_ranges.step_over(walk, data, limit, base)
-            if reason:
-                skipped += position - walk.position
+            reached = passage.end
         if self._entries_file is not None:
             self._entries_file.close()
             self._draft.replace(staged_entries(task.output, task.start))
         dropped = {topic for topic, is_kept in zip(self._topics, self._is_kept, strict=True) if not is_kept}
         return UnitsFacts(
-            start=task.start, reached=base + position, records=self._records, units=self._units, skipped=skipped,
-            entries=self._entries, stretches={key: tuple(parts) for key, parts in self._stretches.items()},
+            start=task.start, reached=reached, records=self._records, units=self._units, skipped=skipped,
+            rejected=self._rejected, entries=self._entries,
+            stretches={key: tuple(parts) for key, parts in self._stretches.items()},
             dropped_topics=frozenset(dropped), log_end=end)
 
     def _take(self, rows: log_ranges.WalkedPiece, base: int) -> None:
@@ -225,7 +237,11 @@ class _RangeRebuild:
         if not all(self._is_kept):
             is_wanted &= np.array(self._is_kept, dtype=np.bool_)[rows.column("topic")]
         topic, queue_ids, offsets = rows.column("topic"), rows.column("queue_id"), rows.column("queue_offset")
-        is_wanted &= (queue_ids >= 0) & (queue_ids <= QUEUE_ID_MAX) & (offsets >= 0)
+        # No checksum covers these numbers. A queue has no more messages before a record than fit into the log there.
+        is_possible = ((queue_ids >= 0) & (queue_ids <= QUEUE_ID_MAX) & (offsets >= 0)
+                       & (offsets <= places // FIXED_SIZE_V1))
+        self._rejected += int((is_wanted & ~is_possible).sum())
+        is_wanted &= is_possible
         order = log_ranges.stable_order(topic, queue_ids)
         order = order[is_wanted[order]]
         if not len(order):
@@ -247,17 +263,22 @@ class _RangeRebuild:
             floor = self._task.floors.get(key)
             if floor is None:
                 return
-            below = int(np.searchsorted(units["physical_offset"].astype(np.int64), floor))
+            places = units["physical_offset"].astype(np.int64)
+            below = int(np.searchsorted(places, floor))
             first, units = first + below, units[below:]
+            if len(units) and any(low <= int(places[below]) <= high for low, high in self._task.refused.get(key, ())):
+                return
         if not len(units):
             return
         self._files.write(key, first, units.tobytes())
         self._units += len(units)
         stretches = self._stretches.setdefault(key, [])
         if stretches and stretches[-1].next == first:
-            stretches[-1] = stretches[-1]._replace(next=first + len(units))
+            stretches[-1] = stretches[-1]._replace(next=first + len(units),
+                                                   last_place=int(units["physical_offset"][-1]))
         else:
-            stretches.append(Stretch(first, first + len(units), int(units["physical_offset"][0])))
+            stretches.append(Stretch(first, first + len(units), int(units["physical_offset"][0]),
+                                     int(units["physical_offset"][-1])))
 
 
 class _QueueFiles:

@@ -27,13 +27,14 @@ from regulus.pipeline.jobs.quality import OnBreak, Rule, RuleResult, check
 from regulus.pipeline.progress import Say, say_nothing
 from regulus.pipeline.steps.duplicates import duplicate_effects, duplicate_messages
 from regulus.pipeline.steps.latency import latencies, latency_percentiles
+from regulus.pipeline.steps.message_facts import with_epoch_by_place
 from regulus.pipeline.steps.order import effect_order_violations, order_violations
 from regulus.pipeline.steps.queue_holes import queue_extents, queue_holes
 from regulus.pipeline.steps.trace_spans import deliveries_from_trace, trace_records, trace_spans
 from regulus.pipeline.steps.verdicts import DEAD, NO_EFFECT, STUCK, Limits, key_verdicts, verdict_counts
 
-_COLUMNS = ("topic", "broker_name", "queue_id", "queue_offset", "message_id", "message_type", "keys", "tags",
-            "sharding_key", "born_time", "store_time", "born_host")
+_COLUMNS = ("topic", "broker_name", "queue_id", "queue_offset", "physical_offset", "message_id", "message_type", "keys",
+            "tags", "sharding_key", "born_time", "store_time", "born_host")
 _COPY_COLUMNS = (*_COLUMNS, "properties", "deliver_time")
 _HALF_COLUMNS = (*_COPY_COLUMNS, "body")
 
@@ -41,10 +42,12 @@ RULES = (
     Rule(name="messages_missing", table="holes", holds="false", on_break=OnBreak.FAIL,
          says="a queue numbers its messages without gaps"),
     Rule(name="queue_ends_lost", table="ends", holds="NOT is_lost", on_break=OnBreak.FAIL,
-         says="no file of the store knows of messages of a queue before the first or behind the last one that can be "
-              "read"),
+         says="no file of the store or archive knows of messages of a queue before the first or behind the last one "
+              "that can be read"),
     Rule(name="queue_ends_ahead", table="ends", holds="is_lost OR missing_before + missing_behind = 0",
          says="log and queues of a store that its broker did not close begin and end at the same message"),
+    Rule(name="rejects_without_place", table="unplaced", holds="false",
+         says="it is known which messages the archive job rejected"),
     Rule(name="messages_without_effect", table="verdicts", holds=f"verdict NOT IN ('{NO_EFFECT}', '{STUCK}')",
          on_break=OnBreak.FAIL, says="each message has an effect or is a dead letter"),
     Rule(name="effects_repeated", table="repeated_effects", holds="false", on_break=OnBreak.FAIL,
@@ -114,9 +117,11 @@ class Audit:
     def sentence(self) -> str:
         broken = ", ".join(f"{result.rule.name} ({result.count})" for result in self.results if result.fails)
         verdict = f"FAILED by {broken}" if broken else "passed"
+        unplaced = self.count("rejects_without_place")
+        more = f", {unplaced} rejected without a place" if unplaced else ""
         return (f"{verdict}: {self.messages} messages in {self.queues} queues, {self.missing} missing, "
                 f"{self.count('messages_repeated')} stored repeatedly, {self.count('messages_out_of_order')} out of "
-                f"order, {self.count('messages_without_effect')} without effect")
+                f"order, {self.count('messages_without_effect')} without effect{more}")
 
 
 def audit(spark: SparkSession, request: AuditRequest, now: datetime, say: Say = say_nothing) -> Audit:
@@ -127,8 +132,11 @@ def audit(spark: SparkSession, request: AuditRequest, now: datetime, say: Say = 
     before = None if request.starting or request.ending else source.bounds(spark, topics)
     messages = _read(spark, request).persist(StorageLevel.MEMORY_AND_DISK)
     own = messages.where(F.col("topic").isin(*topics))
+    if source.is_archive:
+        own = with_epoch_by_place(own)
     say(f"reading {', '.join(topics)} from {source.name}")
-    extents = queue_extents(own).agg(F.sum("rows").alias("rows"), F.count("*").alias("queues")).first()
+    extents = queue_extents(own).agg(
+        F.sum("rows").alias("rows"), F.countDistinct("topic", "broker_name", "queue_id").alias("queues")).first()
     assert extents is not None
     bounds = None if before is None else _bounds(before, source.bounds(spark, topics))
     say(f"looking at {extents['rows'] or 0} messages in {extents['queues']} queues")
@@ -151,6 +159,7 @@ def _views(messages: DataFrame, own: DataFrame, bounds: DataFrame | None, reques
         "messages": own,
         "holes": queue_holes(own, bounds),
         "ends": request.source.ends(own.sparkSession, request.topics),
+        "unplaced": request.source.unplaced(own.sparkSession),
         "repeated_messages": duplicate_messages(own),
         "order": order_violations(own),
         "verdicts": key_verdicts(messages, Limits(now=now, late_ms=request.late_ms), effects=request.effects),

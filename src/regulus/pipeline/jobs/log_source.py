@@ -1,10 +1,11 @@
 """The source of a job's messages: the options of the data source, and what jobs need besides the rows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
-from functools import reduce
+from functools import partial, reduce
+from typing import Any
 
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
@@ -14,6 +15,7 @@ from regulus.model.topics import RETRY_PREFIX, retry_topic
 from regulus.pipeline.range_tasks import Look, SparkTasks
 from regulus.pipeline.steps.verdicts import topics_made
 from regulus.spark.archive import manifest as archive_manifest
+from regulus.spark.archive import plan as archive_plan
 from regulus.spark.selection import is_special
 from regulus.spark.store.files import StoreFiles
 from regulus.spark.table_schema import COLUMNS, ddl
@@ -22,6 +24,7 @@ BOUNDS = ("topic string, broker_name string, queue_id int, min_offset bigint, ma
           "first_store_time timestamp, topic_made_time timestamp")
 ENDS = ("topic string, broker_name string, queue_id int, missing_before bigint, missing_behind bigint, "
         "missing_cause string, is_lost boolean")
+UNPLACED = "broker_name string, log_start bigint, log_end bigint, rejects bigint"
 PROGRESS = "consumer_group string, topic string, broker_name string, queue_id int, consumer_offset bigint"
 _ALL_TOPICS = f"{RETRY_PREFIX}.*|.*"
 """The pattern of all topics. It selects retries, dead letters and system topics because it begins with a prefix of
@@ -125,11 +128,18 @@ class LogSource:
         return self._snapshot(spark, "queues", topics, BOUNDS)
 
     def ends(self, spark: SparkSession, topics: Sequence[str]) -> DataFrame:
-        """What is missing before the beginning of each queue and after its end, as ENDS. Only a store's files show it;
-        other sources have no rows."""
+        """What is missing before the beginning of each queue and after its end, as ENDS. Only a store's files and an
+        archive show it; other sources have no rows."""
+        if self.is_archive:
+            return self._archived(spark, partial(_lost_ends, frozenset(topics)), ENDS)
         if "storePath" not in self.options:
             return _empty(spark, ENDS)
         return self._snapshot(spark, "queues", topics, ENDS)
+
+    def unplaced(self, spark: SparkSession) -> DataFrame:
+        """The ranges of an archive with rejects that may be messages of any queue, as UNPLACED; empty for another
+        source."""
+        return self._archived(spark, _unplaced, UNPLACED) if self.is_archive else _empty(spark, UNPLACED)
 
     def made(self, spark: SparkSession, topics: Sequence[str]) -> dict[str, datetime]:
         """When the topics were created, if their brokers report it: see `topics_made`."""
@@ -156,6 +166,12 @@ class LogSource:
         """Whether the source is only an archive, which has no groups, and no ends of queues."""
         return not {"storePath", "nameServer"} & set(self.options)
 
+    def _archived(self, spark: SparkSession, look: Callable[[Look, str], list[tuple[Any, ...]]],
+                  schema: str) -> DataFrame:
+        """What the manifests of the archive say, read in a task, because this program may see other disks."""
+        rows = SparkTasks(spark).run(look, [Look(self.options["archivePath"])])[0]
+        return spark.createDataFrame(rows, schema) if rows else _empty(spark, schema)
+
     def _snapshot(self, spark: SparkSession, table: str, topics: Sequence[str], schema: str) -> DataFrame:
         if not topics:
             return _empty(spark, schema)
@@ -174,7 +190,18 @@ def _topics_of_a_store(store: Look, attempt: str) -> set[str]:
 
 def _topics_of_an_archive(archive: Look, attempt: str) -> set[str]:
     manifests = archive_manifest.load(archive_manifest.place(archive.path))
-    return {file.topic for manifest in manifests for file in manifest.files}
+    return {topic for manifest in manifests for topic, _ in manifest.queues}
+
+
+def _lost_ends(topics: frozenset[str], archive: Look, attempt: str) -> list[tuple[Any, ...]]:
+    manifests = archive_manifest.load(archive_manifest.place(archive.path))
+    return [(*queue, lost.before, lost.behind, archive_plan.REJECTED, True)
+            for queue, lost in archive_plan.lost_ends(manifests) if queue.topic in topics]
+
+
+def _unplaced(archive: Look, attempt: str) -> list[tuple[Any, ...]]:
+    return [(*manifest.range, manifest.unplaced)
+            for manifest in archive_manifest.load(archive_manifest.place(archive.path)) if manifest.unplaced]
 
 
 def _empty(spark: SparkSession, schema: str) -> DataFrame:

@@ -61,6 +61,17 @@ def with_epoch(table: DataFrame, has_epoch: bool | None = None) -> DataFrame:
     return table if there else also(table, F.lit(0).cast("bigint").alias(EPOCH))
 
 
+def with_epoch_by_place(messages: DataFrame) -> DataFrame:
+    """Add a column `topic_epoch` to rows of an archive: how often their queue had begun again before them.
+
+    An archive has the messages of all topics that had a name one after the other. `physical_offset` gives their order.
+    """
+    in_order = Window.partitionBy("topic", "broker_name", "queue_id").orderBy("physical_offset")
+    is_step_back = F.col("queue_offset") <= F.lag("queue_offset").over(in_order)
+    marked = also(messages, F.coalesce(is_step_back, F.lit(False)).cast("bigint").alias("begins_again"))
+    return also(marked, F.sum("begins_again").over(in_order).alias(EPOCH)).drop("begins_again")
+
+
 def home_topic() -> Column:
     """The topic to which a row belongs after its delay: a parked copy's REAL_TOPIC, else its topic."""
     parked = F.col("topic").isin(SCHEDULE_TOPIC, TIMER_TOPIC)

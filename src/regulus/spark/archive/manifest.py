@@ -23,10 +23,13 @@ A manifest is one line of JSON with sorted keys:
     rows         rows of its files together
     hidden       records without a place in a queue: halves and rollbacks of other brokers' transactions
     rejected     damaged records or stretches; `rejects` has the file that keeps them, or null
-    unreadable   how many of these are stretches that are not records, or records whose topic is not text, so that it is
-                 not known which messages they were
-    queues       topic -> queue -> stretches [[first, next], ...] of queue offsets; more than one where messages were
-                 rejected, or where the topic was deleted and created again
+    unreadable   how many of these are stretches that are not records, or records whose topic is not text or whose queue
+                 offset does not fit, so that they do not say which messages they were
+    unplaced     how many of the unreadable ones the consume queues do not explain either, or not as a whole
+    queues       topic -> queue -> stretches [[first, next, place, is rejected], ...] of queue offsets in the order of
+                 the log; the record of `first` is at byte `place`. Rejected messages have stretches of their own, whose
+                 last value is 1 instead of 0. A stretch that begins below the end of the one before is of a topic that
+                 was deleted and created again
     files        path, topic, day, rows, bytes, sha256, log_bytes, and queues: queue ->
                  [first, next, rows, first store time, last store time]
 """
@@ -81,6 +84,18 @@ class Range(NamedTuple):
         return self.broker_name == other.broker_name and self.start <= other.start and other.end <= self.end
 
 
+class Stretch(NamedTuple):
+    """Consecutive queue offsets [first, next) of one queue, all archived or all rejected.
+
+    `place` is the physical offset of the first record.
+    """
+
+    first: int
+    next: int
+    place: int
+    is_rejected: bool = False
+
+
 class QueueFacts(NamedTuple):
     """The part of one queue in one file: offsets within [first, next), store times in ms."""
 
@@ -119,10 +134,11 @@ class Manifest:
     rows: int
     hidden: int
     rejected: int
-    queues: Mapping[TopicQueue, tuple[tuple[int, int], ...]]
+    queues: Mapping[TopicQueue, tuple[Stretch, ...]]
     files: tuple[ArchivedFile, ...]
     rejects: RejectFile | None = None
     unreadable: int = 0
+    unplaced: int = 0
 
 
 # --- names -----------------------------------------------------------------------------------------------------------
@@ -170,11 +186,12 @@ def encode(manifest: Manifest) -> bytes:
     """The manifest as one line of JSON; equal manifests give equal bytes."""
     queues: dict[str, dict[str, Any]] = {}
     for (topic, queue_id), stretches in sorted(manifest.queues.items()):
-        queues.setdefault(topic, {})[str(queue_id)] = stretches
+        queues.setdefault(topic, {})[str(queue_id)] = [(*each[:3], int(each.is_rejected)) for each in stretches]
     document = {
         "v": VERSION, "broker": manifest.range.broker_name, "from": manifest.range.start, "to": manifest.range.end,
         "records": manifest.records, "rows": manifest.rows, "hidden": manifest.hidden, "rejected": manifest.rejected,
-        "unreadable": manifest.unreadable, "queues": queues, "files": [_file_document(file) for file in manifest.files],
+        "unreadable": manifest.unreadable, "unplaced": manifest.unplaced, "queues": queues,
+        "files": [_file_document(file) for file in manifest.files],
         "rejects": manifest.rejects and {"path": manifest.rejects.path, "bytes": manifest.rejects.size,
                                          "sha256": manifest.rejects.sha256}}
     return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
@@ -197,8 +214,9 @@ def decode(data: bytes, place: str) -> Manifest:
         return Manifest(
             range=Range(document["broker"], document["from"], document["to"]), records=document["records"],
             rows=document["rows"], hidden=document["hidden"], rejected=document["rejected"],
-            unreadable=document["unreadable"],
-            queues={(topic, int(queue_id)): tuple((first, behind) for first, behind in stretches)
+            unreadable=document["unreadable"], unplaced=document["unplaced"],
+            queues={(topic, int(queue_id)): tuple(Stretch(first, behind, place, bool(flag))
+                                                for first, behind, place, flag in stretches)
                     for topic, queues in document["queues"].items() for queue_id, stretches in queues.items()},
             files=tuple(_file(file) for file in document["files"]),
             rejects=rejects and RejectFile(path=rejects["path"], size=rejects["bytes"], sha256=rejects["sha256"]))
@@ -213,6 +231,17 @@ def _file(document: dict[str, Any]) -> ArchivedFile:
         path=document["path"], topic=document["topic"], day=document["day"], rows=document["rows"],
         size=document["bytes"], sha256=document["sha256"], log_bytes=document["log_bytes"],
         queues={int(queue_id): QueueFacts(*facts) for queue_id, facts in document["queues"].items()})
+
+
+def joined(stretches: Iterable[Stretch]) -> tuple[Stretch, ...]:
+    """The stretches of one queue, in the order of the log; one that continues the one before is joined with it."""
+    found: list[Stretch] = []
+    for each in stretches:
+        if found and (found[-1].next, found[-1].is_rejected) == (each.first, each.is_rejected):
+            found[-1] = found[-1]._replace(next=each.next)
+        else:
+            found.append(each)
+    return tuple(found)
 
 
 # --- what counts -----------------------------------------------------------------------------------------------------

@@ -6,23 +6,24 @@ or by its store time; a file that has none of the wanted messages is left out.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby, takewhile
 from pathlib import Path
 from typing import NamedTuple
 
 from regulus.model.message_queue import MessageQueue
 from regulus.spark.archive import manifest as archive_manifest
-from regulus.spark.archive.manifest import ArchivedFile, Manifest, QueueFacts, Range
+from regulus.spark.archive.manifest import ArchivedFile, Manifest, QueueFacts, Range, Stretch
 from regulus.spark.options import OnDataLoss, ReadOptions
 from regulus.spark.read_plan import Gap, UnitRange, partition_count, task_bytes_max
 from regulus.spark.task_parts import FOREVER, ArchiveRange, FilePart, Wanted
 
 _NOT_ARCHIVED = "as they left the log before they were archived"
-_REJECTED = ("as the log had no good record of them when it was archived; what it had instead is in the archive's "
+REJECTED = ("as the log had no good record of them when it was archived; what it had instead is in the archive's "
              f"directory {archive_manifest.REJECTS}")
 
 
 class QueueBounds(NamedTuple):
-    """Messages [first, behind) of a queue that the archive has, except rejected ones.
+    """Messages [first, behind) of a queue that the archive has, or has as rejected ones.
 
     If the topic was deleted and created again, these are the messages of the last one, which begin in the range of the
     log that starts at `log_start`. `is_mixed`: they begin in the middle of it, so that its rows there cannot be
@@ -59,12 +60,14 @@ def parts(archive: Path, manifests: Iterable[Manifest], wanted: Mapping[MessageQ
 
 
 def lost(manifests: Iterable[Manifest], wanted: Mapping[MessageQueue, Wanted]) -> Iterator[Gap]:
-    """The wanted rows that are missing although later ones are there: they were damaged, or not archived in time.
+    """The wanted rows that are missing: they were rejected, or were not archived in time although later ones were.
 
     An offset that is not a step forward is not a gap: there the topic was deleted and created again.
     """
     passed: dict[MessageQueue, _Passed] = {}
     joined_since = before = Range("", 0, 0)
+    manifests = list(manifests)
+    times = _times(manifests)
     for manifest in manifests:
         if before.broker_name != manifest.range.broker_name or before.end != manifest.range.start:
             joined_since = manifest.range
@@ -72,15 +75,17 @@ def lost(manifests: Iterable[Manifest], wanted: Mapping[MessageQueue, Wanted]) -
         for (topic, queue_id), stretches in manifest.queues.items():
             queue = MessageQueue(topic, manifest.range.broker_name, queue_id)
             last = passed.get(queue)
-            passed[queue] = _Passed(stretches[-1][1], manifest)
+            passed[queue] = _Passed(stretches[-1].next, manifest)
             window = wanted.get(queue)
             if window is None or manifest.range.start < window.log_start:
                 continue
-            for first, behind in stretches:
+            for first, behind, _, is_rejected in stretches:
                 if last is not None and _misses(window, queue, last, _Passed(first, manifest)):
-                    cause = _REJECTED if last.manifest.range.start >= joined_since.start else _NOT_ARCHIVED
+                    cause = REJECTED if last.manifest.range.start >= joined_since.start else _NOT_ARCHIVED
                     yield Gap(queue, max(last.offset, window.start), min(first, window.end), cause)
                 last = _Passed(behind, manifest)
+                if is_rejected and _may_have_rejected(window, first, behind, times[manifest.range]):
+                    yield Gap(queue, max(first, window.start), min(behind, window.end), REJECTED)
 
 
 def bounds(manifests: Iterable[Manifest]) -> dict[MessageQueue, QueueBounds]:
@@ -90,7 +95,7 @@ def bounds(manifests: Iterable[Manifest]) -> dict[MessageQueue, QueueBounds]:
     for manifest in manifests:
         for (topic, queue_id), stretches in manifest.queues.items():
             queue = MessageQueue(topic, manifest.range.broker_name, queue_id)
-            for number, (first, behind) in enumerate(stretches):
+            for number, (first, behind, _, _) in enumerate(stretches):
                 known = found.get(queue)
                 if known is None:
                     found[queue] = QueueBounds(first, behind, epoch=epochs.get((topic, queue.broker_name), 0))
@@ -108,6 +113,45 @@ def bounds(manifests: Iterable[Manifest]) -> dict[MessageQueue, QueueBounds]:
                 found[queue] = found[queue]._replace(time_last=max(found[queue].time_last, facts.time_last))
     return {queue: each if each.epoch == (epoch := epochs.get((queue.topic, queue.broker_name), 0))
             else each._replace(epoch=epoch, is_past=True) for queue, each in found.items()}
+
+
+class LostEnds(NamedTuple):
+    """Messages of a queue that were rejected before the first archived one and after the last; of one epoch."""
+
+    before: int
+    behind: int
+
+
+def lost_ends(manifests: Iterable[Manifest]) -> list[tuple[MessageQueue, LostEnds]]:
+    """What is rejected at the ends of the queues. A queue has an entry for each time that its topic was created, except
+    where nothing is rejected at its ends."""
+    stretches: dict[MessageQueue, list[Stretch]] = {}
+    for manifest in manifests:
+        for (topic, queue_id), more in manifest.queues.items():
+            stretches.setdefault(MessageQueue(topic, manifest.range.broker_name, queue_id), []).extend(more)
+    found = []
+    for queue, of_queue in sorted(stretches.items()):
+        for epoch in _epochs(of_queue):
+            behind = _rejected(reversed(epoch))
+            before = _rejected(epoch) if any(not each.is_rejected for each in epoch) else 0
+            if before or behind:
+                found.append((queue, LostEnds(before, behind)))
+    return found
+
+
+def _epochs(stretches: Sequence[Stretch]) -> list[list[Stretch]]:
+    """The stretches of each topic of the name, one after the other."""
+    epochs: list[list[Stretch]] = [[]]
+    for each in stretches:
+        if epochs[-1] and each.first < epochs[-1][-1].next:
+            epochs.append([])
+        epochs[-1].append(each)
+    return epochs
+
+
+def _rejected(stretches: Iterable[Stretch]) -> int:
+    """The number of messages that are rejected before the first archived one."""
+    return sum(each.next - each.first for each in takewhile(lambda each: each.is_rejected, stretches))
 
 
 def ends(archive_path: str) -> dict[MessageQueue, int]:
@@ -134,6 +178,33 @@ def _misses(window: Wanted, queue: MessageQueue, last: _Passed, then: _Passed) -
     earliest = min((facts.time_first for facts in _facts_of(last.manifest, queue)), default=-FOREVER)
     latest = max((facts.time_last for facts in _facts_of(then.manifest, queue)), default=FOREVER)
     return window.time_start <= latest and earliest < window.time_end
+
+
+class _Times(NamedTuple):
+    low: int
+    high: int
+
+
+def _times(manifests: Sequence[Manifest]) -> dict[Range, _Times]:
+    """Store times between which each range has its records, as the ranges before and after it show: a broker stores
+    messages in the order of time. Of a rejected message nothing else is known."""
+    found: dict[Range, _Times] = {}
+    for _, group in groupby(manifests, key=lambda manifest: manifest.range.broker_name):
+        of_broker = list(group)
+        low, high = -FOREVER, FOREVER
+        for manifest in of_broker:
+            found[manifest.range] = _Times(low, high)
+            low = max((facts.time_last for file in manifest.files for facts in file.queues.values()), default=low)
+        for manifest in reversed(of_broker):
+            found[manifest.range] = found[manifest.range]._replace(high=high)
+            high = min((facts.time_first for file in manifest.files for facts in file.queues.values()), default=high)
+    return found
+
+
+def _may_have_rejected(window: Wanted, first: int, behind: int, times: _Times) -> bool:
+    """Whether rejected messages [first, behind) may have been wanted."""
+    return (window.start < behind and first < window.end
+            and window.time_start <= times.high and times.low < window.time_end)
 
 
 def _facts_of(manifest: Manifest, queue: MessageQueue) -> Iterator[QueueFacts]:

@@ -21,7 +21,7 @@ from regulus.spark.columns.records import ColumnOptions, Records, found_records,
 from regulus.spark.data_loss import Losses, good_batches
 from regulus.spark.live.brokers import LiveBrokers, no_record
 from regulus.spark.options import ReadOptions
-from regulus.spark.read_plan import Gap, ReadRange, UnitRange
+from regulus.spark.read_plan import CREATED_AGAIN, Gap, ReadRange, UnitRange, is_another_topic
 
 BATCH_BYTES_MAX = 8 << 20
 """Bytes at which a batch ends even if it has fewer rows than requested."""
@@ -248,6 +248,8 @@ class _Pace:
 def _answer(unit: UnitRange, start: int, end: int, read: QueueRead) -> _Answer | None:
     """The answer that a read gives about [start, end), cut at `end`. None if it has bytes that are not a record, and
     several messages were requested, so that it is not known which one they are."""
+    if is_another_topic(unit.topic_epoch, read.topic_epoch):
+        return _Answer(unit, start, end, None, CREATED_AGAIN, are_gone=True)
     cause = "the broker passes over them: they were deleted, or their place in the queue was never used"
     next_offset = min(read.next_offset, end)
     if not read.data:

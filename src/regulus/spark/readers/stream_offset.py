@@ -11,6 +11,7 @@ from regulus.spark.offsets import (
     QueueOffsets,
     offsets_object,
     parse_epochs,
+    parse_lost,
     parse_marks,
     parse_offsets,
     parse_sizes,
@@ -27,16 +28,19 @@ class StreamOffset:
     `marks` has no entry for a queue of which nothing was read.
     `sizes`: bytes of a message, on average, of each queue that the batch which ends here reads. They decide how the
     batch is divided among tasks.
+    `lost`: of queues that lost their end, the offset up to which that has been reported as a gap.
     `is_initial`: this is where the query starts. `began`: where the first batch begins, in the offset of its end.
     """
 
     def __init__(self, positions: QueueOffsets, epochs: Mapping[tuple[str, str], int],
                  marks: Mapping[MessageQueue, Mark] | None = None, *, is_initial: bool = False,
-                 began: "StreamOffset | None" = None, sizes: Sizes | None = None) -> None:
+                 began: "StreamOffset | None" = None, sizes: Sizes | None = None,
+                 lost: Mapping[MessageQueue, int] | None = None) -> None:
         self.positions = positions
         self.epochs = dict(epochs)
         self.marks = dict(marks or {})
         self.sizes = dict(sizes or {})
+        self.lost = dict(lost or {})
         self.is_initial = is_initial
         self.began = began
 
@@ -50,7 +54,7 @@ class StreamOffset:
         began = value.get("began")
         return cls(parse_offsets(text, CHECKPOINT), parse_epochs(text, CHECKPOINT), parse_marks(text, CHECKPOINT),
                    is_initial=value.get("initial") is True, began=None if began is None else cls.parse(began),
-                   sizes=parse_sizes(text, CHECKPOINT))
+                   sizes=parse_sizes(text, CHECKPOINT), lost=parse_lost(text, CHECKPOINT))
 
     def object(self) -> dict[str, Any]:
         written = self._own_object()
@@ -61,16 +65,10 @@ class StreamOffset:
         return written
 
     def _own_object(self) -> dict[str, Any]:
-        return offsets_object(self.positions, self.epochs, self.marks, self.sizes)
+        return offsets_object(self.positions, self.epochs, self.marks, self.sizes, self.lost)
 
     def epoch(self, queue: MessageQueue) -> int:
         return self.epochs.get((queue.topic, queue.broker_name), 0)
-
-
-def is_another_topic(known: int, found: int) -> bool:
-    """Whether two epochs belong to different topics of one name. A place without epochs does not show it, and epochs of
-    brokers and of archives (read_bounds.QueueState) cannot be compared."""
-    return known * found > 0 and known != found
 
 
 def check_is_ours(offset: StreamOffset, selection: TopicSelection, there: Collection[MessageQueue]) -> None:

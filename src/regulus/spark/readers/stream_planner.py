@@ -16,6 +16,9 @@ A queue that is found later enters the offsets at its first message, without row
 whose epoch changed enters again at 0, and queues that it no longer has are left out. If a log was cut and continued
 with other messages, which the mark of the last one read shows, a queue goes back to the first of those, also without
 rows.
+
+A queue that lost its end does not move any more, and Spark plans a batch only for an offset that has changed. If losses
+are reported, the offset has the place up to which that was done, so that the report gets a batch of its own.
 """
 
 import logging
@@ -29,10 +32,10 @@ from regulus.spark.kafka_partitions import check_brokers
 from regulus.spark.marks import Mark
 from regulus.spark.offsets import QueueOffsets
 from regulus.spark.options import OnDataLoss, ReadOptions
-from regulus.spark.read_bounds import Place, QueueState, data_loss, missing_before, starting_offsets, to_report
-from regulus.spark.read_plan import Gap, UnitRange
+from regulus.spark.read_bounds import Place, QueueState, data_loss, missing_before, named, starting_offsets, to_report
+from regulus.spark.read_plan import Gap, UnitRange, is_another_topic
 from regulus.spark.readers.admission import Waiting, admit
-from regulus.spark.readers.stream_offset import StreamOffset, check_is_ours, is_another_topic
+from regulus.spark.readers.stream_offset import StreamOffset, check_is_ours
 from regulus.spark.selection import queue_text
 from regulus.spark.task_parts import Part
 
@@ -43,6 +46,7 @@ _LOOK_SHARE = 10
 _PAUSE_SECONDS = 0.5
 """The pause between two checks for queues that are away."""
 
+_LOST_END = "because the queue lost its end"
 _ANEW = "because the topic was deleted and created again; how many more there were is not known"
 
 
@@ -127,6 +131,7 @@ class StreamPlanner:
                              if end > waiting[queue].start}
             self._batch_at = self._now()
         self._enter_new_queues(entered, states)
+        self._enter_losses(entered, offset, states)
         moved = {queue: at for queue, at in entered.positions.items() if offset.positions.get(queue) != at}
         entered.marks = {**{queue: mark for queue, mark in offset.marks.items()
                             if queue in entered.positions and queue not in moved},
@@ -135,14 +140,13 @@ class StreamPlanner:
             entered.began = offset
         self._is_known = True
         self._planned = dict(entered.positions)
-        is_changed = (entered.positions, entered.epochs) != (offset.positions, offset.epochs)
+        is_changed = (entered.positions, entered.epochs, entered.lost) != (offset.positions, offset.epochs, offset.lost)
         return entered.object() if is_changed or offset.is_initial else dict(start)
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[Part]:
         """What each task of a batch reads. Raises DataLoss for lost messages, if the options say so."""
         first, last = StreamOffset.parse(start), StreamOffset.parse(end)
-        is_first = first.is_initial
-        if is_first and last.began is not None:
+        if first.is_initial and last.began is not None:
             first = last.began
         ranges, gaps = [], []
         states = self._states_of(list(last.positions))
@@ -152,20 +156,21 @@ class StreamPlanner:
             at = first.positions.get(queue)
             if at is None:
                 continue
+            reached = at
             if is_another_topic(first.epoch(queue), last.epoch(queue)):
                 gaps.append(Gap(queue, at, at + 1, _ANEW))
-                at = 0
+                at = reached = 0
             elif at > stop:
                 gaps.append(Gap(queue, stop, at, _cut(stop, at, first.marks.get(queue))))
             state = states.get(queue)
             if state is not None and at < min(stop, state.low):
                 gaps += missing_before(queue, at, state._replace(low=min(stop, state.low)))
                 at = min(stop, state.low)
-            if (state is not None and stop == state.high and (at < stop or is_first)
-                    and (lost := state.gap(queue)) is not None):
-                gaps.append(lost)
+            if queue in last.lost and (begin := max(stop, reached, first.lost.get(queue, 0))) < last.lost[queue]:
+                lost = None if state is None else state.gap(queue)
+                gaps.append(Gap(queue, begin, last.lost[queue], _LOST_END if lost is None else lost.cause))
             if at < stop:
-                ranges.append(UnitRange(queue.topic, queue.queue_id, at, stop, queue.broker_name))
+                ranges.append(UnitRange(queue.topic, queue.queue_id, at, stop, queue.broker_name, last.epoch(queue)))
         reported = to_report(gaps, self._options.on_data_loss)
         # A queue that is not there after a restart may be read from before what was planned, and has no size then.
         sizes = last.sizes if all(unit.queue in last.sizes for unit in ranges) else None
@@ -246,14 +251,12 @@ class StreamPlanner:
         return any(are_new) and (not self._is_known or self._target is not None)
 
     def _check_checkpoint(self, offset: StreamOffset, states: Mapping[MessageQueue, QueueState]) -> None:
-        """Raises DataLoss when a queue of the offset is not there."""
-        for queue, at in offset.positions.items():
-            if queue in states:
-                continue
-            if self._is_lasting(queue) and self._options.on_data_loss is OnDataLoss.FAIL:
-                raise DataLoss(f"{queue_text(queue)} is no longer there, where {at} is to be read next: start its "
-                               "broker, give a topic that has fewer queues now its read queues back, or set "
-                               "failOnDataLoss to false to continue without it")
+        """Raises DataLoss when queues of the offset are not there."""
+        gone = [f"{queue_text(queue)} is no longer there, where {at} is to be read next"
+                for queue, at in offset.positions.items() if queue not in states and self._is_lasting(queue)]
+        if gone and self._options.on_data_loss is OnDataLoss.FAIL:
+            raise DataLoss(f"{named(gone)}: start the broker, give a topic that has fewer queues now its read queues "
+                           "back, or set failOnDataLoss to false to continue without")
 
     def _is_lasting(self, queue: MessageQueue) -> bool:
         """Whether a queue's fault lasts longer than the restart of a broker, or the delay of a replica, would."""
@@ -264,7 +267,7 @@ class StreamPlanner:
         """The offset, with topics that were created again at their beginnings. Raises DataLoss, if the options say
         so."""
         entered = StreamOffset(dict(offset.positions), offset.epochs, offset.marks)
-        made_anew: set[tuple[str, str]] = set()
+        made_anew: dict[tuple[str, str], str] = {}
         for queue in offset.positions:
             state = states.get(queue)
             if state is None or state.topic_epoch in (0, offset.epoch(queue)):
@@ -272,15 +275,15 @@ class StreamPlanner:
             entered.epochs[queue.topic, queue.broker_name] = state.topic_epoch
             if not is_another_topic(offset.epoch(queue), state.topic_epoch):
                 continue
-            if self._options.on_data_loss is OnDataLoss.FAIL:
-                raise DataLoss(f"topic {queue.topic!r} on broker {queue.broker_name} was deleted and created again "
-                               f"(epoch {offset.epoch(queue)}, now {state.topic_epoch}), or this is the checkpoint of "
-                               "another cluster: what was not read of it is gone; give the query a new "
-                               "checkpointLocation, or set failOnDataLoss to false to read the new topic from its "
-                               "beginning")
             entered.positions[queue] = 0
             entered.marks.pop(queue, None)
-            made_anew.add((queue.topic, queue.broker_name))
+            made_anew[queue.topic, queue.broker_name] = (
+                f"topic {queue.topic!r} on broker {queue.broker_name} was deleted and created again (epoch "
+                f"{offset.epoch(queue)}, now {state.topic_epoch})")
+        if made_anew and self._options.on_data_loss is OnDataLoss.FAIL:
+            raise DataLoss(f"{named(list(made_anew.values()))}, or this is the checkpoint of another cluster: what was "
+                           "not read of it is gone; give the query a new checkpointLocation, or set failOnDataLoss to "
+                           "false to read the new topic from its beginning")
         for queue in offset.positions.keys() - states.keys():
             if (queue.topic, queue.broker_name) in made_anew:
                 # The new topic has fewer queues. One that it gets later is not related to the former one.
@@ -296,6 +299,7 @@ class StreamPlanner:
         # Messages that replaced others that were read were stored after those.
         behind = {queue: offset.marks[queue].store_time + 1 for queue in found}
         firsts = self._place.offsets_at(behind) if behind else {}
+        cuts = []
         for queue, mark in found.items():
             at = offset.positions[queue]
             first = min(at - 1, max(firsts[queue], states[queue].low))
@@ -303,9 +307,12 @@ class StreamPlanner:
                     f"{mark}: the log lost its end, as after a loss of power, or the topic was created again, and what "
                     f"was stored since then from {first} to {at - 1} was not read")
             if self._options.on_data_loss is OnDataLoss.FAIL:
-                raise DataLoss(f"{told}; set failOnDataLoss to false, or to report, to continue from {first}")
+                cuts.append(told)
+                continue
             _log.warning("%s; the stream continues from %d", told, first)
             offset.positions[queue] = first
+        if cuts:
+            raise DataLoss(f"{named(cuts)}; set failOnDataLoss to false, or to report, to continue from there")
         return set(found)
 
     def _changed_marks(self, offset: StreamOffset,
@@ -340,12 +347,25 @@ class StreamPlanner:
                 offset.positions[queue] = state.low
                 offset.epochs.setdefault((queue.topic, queue.broker_name), state.topic_epoch)
 
+    def _enter_losses(self, offset: StreamOffset, before: StreamOffset,
+                      states: Mapping[MessageQueue, QueueState]) -> None:
+        """Note the lost ends that this batch reports or an earlier one did, of queues that are read up to there."""
+        if self._options.on_data_loss is not OnDataLoss.REPORT:
+            return
+        for queue in offset.positions.keys() & before.positions.keys():
+            state, at = states.get(queue), offset.positions[queue]
+            if state is None and queue in before.lost:
+                offset.lost[queue] = before.lost[queue]
+            elif state is not None and at == state.high and (lost := state.gap(queue)) is not None:
+                offset.lost[queue] = lost.end
+
     def _waiting(self, offset: StreamOffset, states: Mapping[MessageQueue, QueueState]) -> dict[MessageQueue, Waiting]:
-        """What each queue has to read now. Raises DataLoss for a queue that ends before the offset.
+        """What each queue has to read now. Raises DataLoss for queues that end before the offset, or lost their ends.
 
         If the options say that the read continues, the offset goes back to the queue's end.
         """
         waiting = {}
+        lost: list[Gap] = []
         for queue, at in offset.positions.items():
             state = states.get(queue)
             if state is None:
@@ -355,23 +375,27 @@ class StreamPlanner:
             elif not self._is_lasting(queue):
                 continue
             elif self._options.on_data_loss is OnDataLoss.FAIL:
-                raise data_loss(missing_before(queue, at, state)[0])
+                lost += missing_before(queue, at, state)
+                continue
             else:
                 offset.positions[queue] = at = state.high
-            self._meet_loss(queue, state)
+            lost += self._new_losses(queue, state)
             high = state.high if self._target is None else min(state.high, self._target.get(queue, at))
             waiting[queue] = Waiting(at, max(at, high), self._record_sizes.get(queue, 1.0))
+        if lost:
+            raise data_loss(lost)
         return waiting
 
-    def _meet_loss(self, queue: MessageQueue, state: QueueState) -> None:
-        """Raises DataLoss for messages that are lost after the queue's end, if the options say so; else logs them."""
+    def _new_losses(self, queue: MessageQueue, state: QueueState) -> list[Gap]:
+        """The messages that are lost after the queue's end, if the options say that the read fails; else logs them."""
         lost = state.gap(queue)
         if lost is None or self._told_losses.get(queue) == lost:
-            return
+            return []
         if self._options.on_data_loss is OnDataLoss.FAIL:
-            raise data_loss(lost)
+            return [lost]
         self._told_losses[queue] = lost
         _log.warning("%s; the stream continues without", lost)
+        return []
 
     def _is_due(self, records: int) -> bool:
         """Whether enough messages are waiting, or they have waited for long enough."""

@@ -6,7 +6,8 @@ Three files know of messages that a queue should have after its last one that ca
     `regulusQueues`   the table of a Regulus broker, which says where each queue ended when it was saved
     the log           whose last records are of queues that have no units of them, or are gone altogether
 
-and `checkpoint` says up to which store time messages were on disk. Only the last LOOK_BYTES of the log are walked.
+and `checkpoint` says up to which store time messages were on disk. Only the last LOOK_BYTES of the log are walked, and
+around a unit whose record is not there as much again, because several rotten records may follow each other.
 
 A queue begins with its first message that the log has, because retention removes the log's oldest files first, and
 those of queues after them. So a queue lacks messages before its first one in two cases:
@@ -49,6 +50,8 @@ from regulus.spark.store.log_walk import filled_end, next_record
 
 LOOK_BYTES = 16 << 20
 """Bytes of the log's end that are walked. A queue whose last record is before them is compared with the table alone."""
+PARTS_MAX = 4
+"""Walked parts from the midst of the log that are kept. Units behind the end of a queue point into few of them."""
 BAD_STRETCHES_MAX = 1000
 """Bad stretches in the walked part, after which its rest counts as damaged."""
 _WALK_ROWS = 16_384
@@ -96,7 +99,8 @@ class LogPart:
 
     def has_record_over(self, physical_offset: int) -> bool:
         """Whether a good record covers that place in the walked part."""
-        return physical_offset < self.end and not any(low <= physical_offset < high for low, high in self.bad)
+        is_walked = self.start <= physical_offset < self.end
+        return is_walked and not any(low <= physical_offset < high for low, high in self.bad)
 
     def _read(self) -> None:
         position = self.start
@@ -171,6 +175,8 @@ class StoreEnds:
         self._table: QueueTable | None = None
         self._firsts: dict[str, int | None] = {}
         self._head: LogPart | None = None
+        self._parts: dict[int, LogPart] = {}
+        """Parts in the midst of the log, by number; the last PARTS_MAX that were used."""
         if self.left is not Left.IN_USE and store.log.pieces:
             self._tail = LogTail(store.log)
             self._table = self._read_table(self._tail)
@@ -247,18 +253,30 @@ class StoreEnds:
 
     def _by_units(self, tail: LogTail, queue: ConsumeQueueFiles, end: int) -> Iterator[Missing]:
         for offset, unit in queue.units_behind(end):
-            if not self._is_lost(tail, unit.physical_offset, unit.size):
+            if not self._is_lost(tail, unit.physical_offset):
                 continue
             yield Missing(end, offset + 1, "the consume queue has units of them, and the log, which ends at "
                                            f"{tail.end}, does not have their records", True)
             return
 
-    def _is_lost(self, tail: LogTail, place: int, size: int) -> bool:
+    def _is_lost(self, tail: LogTail, place: int) -> bool:
         if place >= tail.start:
             return not tail.has_record_over(place)
-        # The place was not walked. After a damaged record the next record begins where it should; a leftover's place
-        # was overwritten by others.
-        return not self._is_record(place) and self._is_record(place + size)
+        # Most leftovers of a queue that was cut have the beginning of another record at their place.
+        return not self._is_record(place) and not self._part_with(place).has_record_over(place)
+
+    def _part_with(self, place: int) -> LogPart:
+        """A walked part of the log with that place, from so far before it that a record over it begins there, too."""
+        number = place // LOOK_BYTES
+        part = self._parts.pop(number, None)
+        if part is None:
+            log = self._store.log
+            start = _first_record(log, max(log.start, (number - 1) * LOOK_BYTES))
+            part = LogPart(log, start, min(log.end, (number + 1) * LOOK_BYTES), has_last=True)
+        self._parts[number] = part
+        if len(self._parts) > PARTS_MAX:
+            del self._parts[next(iter(self._parts))]
+        return part
 
     def _is_record(self, physical_offset: int) -> bool:
         try:

@@ -21,7 +21,9 @@ from struct import Struct
 from typing import NamedTuple, TypeAlias
 
 from regulus.errors import DataLoss, HeaderError, OptionError, RecordError, StoreDamaged
-from regulus.record import consume_queue_unit, layout, message_record
+from regulus.model.sys_flag import BORN_HOST_V6, STORE_HOST_V6
+from regulus.record import big_endian, consume_queue_unit, layout, message_record
+from regulus.record.byte_runs import Buffer
 from regulus.record.consume_queue_unit import FILLER, UNIT_SIZE, ConsumeQueueUnit
 from regulus.record.dispatch_request import DispatchRequest, request_at
 from regulus.spark.marks import Mark, mark_of
@@ -33,6 +35,9 @@ WINDOW_BYTES = 32 << 20
 """Bytes of a file that are mapped at a time, because the memory of Spark's workers may be limited. A larger record has
 a window of its own size."""
 _HEAD = Struct(">ii")
+_BODY_START_MAX = layout.BODY_START_V4 + 2 * (layout.HOST_V6_SIZE - layout.HOST_V4_SIZE)
+_OTHERS_MAX = (1 << 16) + (1 << 16)
+"""Bytes of topic and properties that a record has at most."""
 _MAGICS = (layout.MAGIC_V1, layout.MAGIC_V2)
 
 UnitTest: TypeAlias = Callable[[ConsumeQueueUnit], bool]
@@ -65,7 +70,6 @@ class MappedFiles:
         self.directory = directory
         self.pieces = _pieces(directory, with_holes=with_holes)
         self._starts = [piece.start for piece in self.pieces]
-        self._maps: dict[int, mmap.mmap] = {}
         self._window: Window | None = None
         """The last window that was mapped."""
 
@@ -124,18 +128,6 @@ class MappedFiles:
         self._window = Window(piece.start + start, _mapped(piece, start, end - start))
         return self._window
 
-    def map(self, piece: FilePiece) -> mmap.mmap:
-        """Map a whole file. Raises DataLoss when the broker's retention has removed it, and TaskOutOfMemory."""
-        mapped = self._maps.get(piece.start)
-        if mapped is None:
-            mapped = self._maps[piece.start] = _mapped(piece, 0, piece.size)
-        return mapped
-
-    def release_before(self, start: int) -> None:
-        """Drop the files before the one that starts there; a file stays mapped while a view of it is in use."""
-        for key in [key for key in self._maps if key < start]:
-            del self._maps[key]
-
 
 class ConsumeQueueFiles:
     """The units of one queue."""
@@ -190,6 +182,19 @@ class ConsumeQueueFiles:
         for low, behind in reversed(self.spans(end, self._bisect(end, high, lambda at: self._is_blank(at, high)))):
             for offset in range(behind - 1, low - 1, -1):
                 if (unit := self.unit(offset)) != FILLER and unit.size > 0:
+                    yield offset, unit
+
+    def units_within(self, start: int, end: int) -> Iterator[tuple[int, ConsumeQueueUnit]]:
+        """The units whose records start in [start, end) of the log, whether or not they are good records."""
+        low, high = self._files.start // UNIT_SIZE, self._files.end // UNIT_SIZE
+        high = self._bisect(low, high, lambda at: self._is_blank(at, high))
+        low = self._first(low, high, lambda unit: unit.physical_offset >= start)
+        for first, behind in self.spans(low, high):
+            for offset in range(first, behind):
+                unit = self.unit(offset)
+                if unit.physical_offset >= end and unit != FILLER:
+                    return
+                if start <= unit.physical_offset and unit.size > 0 and unit != FILLER:
                     yield offset, unit
 
     def begins_with_filler(self) -> bool:
@@ -318,13 +323,39 @@ class CommitLogFiles(MappedFiles):
 
     def record_window(self, physical_offset: int) -> Window:
         """A window that has the whole record that starts there, if one does."""
-        window = self.window(physical_offset, layout.BODY_CRC)
-        within = physical_offset - window.start
-        size, magic = _HEAD.unpack(window.data[within:within + layout.BODY_CRC].ljust(layout.BODY_CRC, b"\0"))
-        if magic not in _MAGICS or physical_offset + size <= window.end:
+        window = self.window(physical_offset, _BODY_START_MAX)
+        size = _record_size(window.data, physical_offset - window.start)
+        if not size or physical_offset + size <= window.end:
             return window
         del window
         return self.window(physical_offset, size)
+
+    def span(self, start: int, end: int) -> Window:
+        """A window with all of [start, end), which are bytes of one file; the caller alone keeps it mapped."""
+        piece, first = self.piece_at(start), self.span_start(start)
+        self._window = None
+        behind = min(end, piece.start + piece.size)
+        return Window(first, _mapped(piece, first - piece.start, behind - first))
+
+    def span_start(self, start: int) -> int:
+        """The start of the window that `span` gives for that start."""
+        return start - (start - self.piece_at(start).start) % mmap.ALLOCATIONGRANULARITY
+
+
+def _record_size(data: Buffer, position: int) -> int:
+    """The size that a record states at that position; 0 when its other fields refute it, so that a rotten size does not
+    decide how much is mapped."""
+    if len(data) - position < layout.BODY_START_V4:
+        return 0
+    size, magic = _HEAD.unpack_from(data, position)
+    sys_flag = big_endian.int4(data, position + layout.SYS_FLAG)
+    hosts = (bool(sys_flag & BORN_HOST_V6) + bool(sys_flag & STORE_HOST_V6)) * (
+        layout.HOST_V6_SIZE - layout.HOST_V4_SIZE)
+    place = position + layout.BODY_START_V4 + hosts
+    if magic not in _MAGICS or place > len(data):
+        return 0
+    others = size - big_endian.int4(data, place - 4) - hosts
+    return size if layout.FIXED_SIZE_V1 <= others <= layout.FIXED_SIZE_V1 + _OTHERS_MAX else 0
 
 
 class StoreFiles:

@@ -11,6 +11,9 @@ from regulus.spark.store.files import CommitLogFiles
 PROBE_SIZE = 1 << 16
 """An estimate takes this many zero bytes for the end of the log."""
 
+_MAGIC_END = 7
+"""Bytes of a record up to the end of MAGIC_START."""
+
 MAGIC_START = MAGIC_V1.to_bytes(4, "big", signed=True)[:3]
 
 
@@ -26,6 +29,32 @@ def next_record(data: Any, start: int, limit: int, base: int) -> int:
             return position
         start = position + 1
     return limit
+
+
+def next_record_in(log: CommitLogFiles, start: int, end: int) -> int:
+    """Like `next_record`, by physical offsets within one file of the log, of which windows are mapped."""
+    while start < end:
+        window = log.window(start, _MAGIC_END)
+        found = window.data.find(MAGIC_START, start + 4 - window.start, min(end, window.end) - window.start)
+        if found < 0:
+            # A magic number that the window's end cuts is whole in the next window.
+            start = max(start + 1, window.end - _MAGIC_END + 1)
+            continue
+        start = window.start + found - 4
+        del window
+        if _is_record(log, start, end):
+            return start
+        start += 1
+    return end
+
+
+def _is_record(log: CommitLogFiles, place: int, end: int) -> bool:
+    """Whether a whole record that tells this place starts there and ends before `end`."""
+    window = log.record_window(place)
+    position, limit = place - window.start, min(end, window.end) - window.start
+    return (position + PHYSICAL_OFFSET + 8 <= limit
+            and big_endian.int8(window.data, position + PHYSICAL_OFFSET) == place
+            and whole_record_size(window.data, position, limit, check_crc=False) > 0)
 
 
 def whole_record_size(data: Any, position: int, limit: int, *, check_crc: bool) -> int:

@@ -12,6 +12,7 @@ from regulus.spark.marks import Mark
 from regulus.spark.options import ReadOptions
 from regulus.spark.read_bounds import QueueState, Sizes, batch_bounds
 from regulus.spark.read_plan import (
+    Anchor,
     Gap,
     Missing,
     ReadRange,
@@ -140,12 +141,20 @@ class StorePlace:
                                 cores or 1)
         cuts = [[file.first_at_or_behind(cut, unit.start, unit.end) for unit, file in zip(ranges, files, strict=True)]
                 for cut in cut_points(samples, count)]
-        parts = split(ranges, cuts)
+        parts = split([self._anchored(unit) for unit in ranges], cuts)
         if gaps:
             parts[:1] = [ReadRange(parts[0].units if parts else (), tuple(gaps))]
         return parts
 
     # -----------------------------------------------------------------------------------------------------------------
+
+    def _anchored(self, unit: UnitRange) -> UnitRange:
+        """The range, with the first of its messages that has a unit."""
+        files = self._files(unit.queue)
+        held = files.spans(unit.start, unit.end)
+        if not held:
+            return unit
+        return unit._replace(anchor=Anchor(held[0][0], files.unit(held[0][0]).physical_offset))
 
     def _files(self, queue: MessageQueue) -> ConsumeQueueFiles:
         return self._store.queue(queue.topic, queue.queue_id)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -15,12 +15,14 @@ from regulus.spark.columns.properties import Int64s
 from regulus.spark.columns.records import ColumnOptions, Records, gap_batch
 from regulus.spark.data_loss import Losses, gaps_of, good_batches
 from regulus.spark.options import ReadOptions
-from regulus.spark.read_plan import Gap, ReadRange
+from regulus.spark.read_plan import CREATED_AGAIN, Gap, ReadRange, UnitRange, is_another_topic
 from regulus.spark.store.files import StoreFiles
 
 BATCH_BYTES_MAX = 16 << 20
 """Bytes at which a batch ends, even with fewer rows than requested; a larger record makes a batch of its own."""
 
+_NO_UNITS = "because the consume queue has no file with their units"
+_Array: TypeAlias = "np.ndarray[Any, Any]"
 _UNITS = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 
 
@@ -34,9 +36,10 @@ def scan(options: ReadOptions, columns: tuple[str, ...], part: ReadRange) -> Ite
     column_options = ColumnOptions(columns=columns, broker_name=options.broker_name, tags=options.tags,
                                    decompress=options.decompress, verify_bodies=options.verify_bodies)
     losses = Losses(options, columns)
-    for gap in _without_units(options, store, part):
+    spans, gaps = _read_units(options, store, part)
+    for gap in gaps:
         yield from losses.gone(gap)
-    for piece in _pieces(options, store, part):
+    for piece in _pieces(options, store, part, spans):
         if isinstance(piece, Gap):
             yield from losses.gone(piece)
         else:
@@ -45,20 +48,71 @@ def scan(options: ReadOptions, columns: tuple[str, ...], part: ReadRange) -> Ite
     losses.tell()
 
 
-def _without_units(options: ReadOptions, store: StoreFiles, part: ReadRange) -> Iterator[Gap]:
-    """The messages of a part whose files of a consume queue are gone."""
-    for unit in part.units:
-        at = unit.start
-        for start, end in [*store.queue(unit.topic, unit.queue_id).spans(unit.start, unit.end), (unit.end, unit.end)]:
-            if at < start:
-                yield Gap(MessageQueue(unit.topic, options.broker_name, unit.queue_id), at, start,
-                          "because the consume queue has no file with their units")
-            at = end
+class _Span(NamedTuple):
+    """Consecutive units of unit range `number` of a part, from queue offset `start` on."""
+
+    number: int
+    start: int
+    units: _Array
 
 
-def _pieces(options: ReadOptions, store: StoreFiles, part: ReadRange) -> Iterator[Records | Gap]:
+def _read_units(options: ReadOptions, store: StoreFiles, part: ReadRange) -> tuple[list[_Span], list[Gap]]:
+    """The units of a part, and gaps for those whose files are gone or are of another topic than the plan was."""
+    spans: list[_Span] = []
+    gaps: list[Gap] = []
+    for number, unit in enumerate(part.units):
+        read, lost = _read_range(options, store, number, unit)
+        spans += read
+        gaps += lost
+    # Look at the epochs after the units were read: those of a topic that was created before the look count as its.
+    epochs = store.topic_epochs()
+    others = {number for number, unit in enumerate(part.units)
+              if is_another_topic(unit.topic_epoch, epochs.get(unit.topic, 0)) or _is_elsewhere(store, unit)}
+    if not others:
+        return spans, gaps
+    replaced = [Gap(MessageQueue(unit.topic, options.broker_name, unit.queue_id), unit.start, unit.end, CREATED_AGAIN)
+                for number, unit in enumerate(part.units) if number in others]
+    queues = {gap.queue for gap in replaced}
+    return [span for span in spans if span.number not in others], [
+        *(gap for gap in gaps if gap.queue not in queues), *replaced]
+
+
+def _is_elsewhere(store: StoreFiles, unit: UnitRange) -> bool:
+    """Whether the message that the plan found in the queue is no longer at its place."""
+    if unit.anchor is None:
+        return False
+    queue_offset, physical_offset = unit.anchor
+    files = store.queue(unit.topic, unit.queue_id)
+    try:
+        return (bool(files.spans(queue_offset, queue_offset + 1))
+                and files.unit(queue_offset).physical_offset != physical_offset)
+    except DataLoss:    # the file was removed in this moment
+        return False
+
+
+def _read_range(options: ReadOptions, store: StoreFiles, number: int,
+                unit: UnitRange) -> tuple[list[_Span], list[Gap]]:
+    """The units of one range that files have, and the gaps between them."""
+    queue, files = MessageQueue(unit.topic, options.broker_name, unit.queue_id), store.queue(unit.topic, unit.queue_id)
+    spans, gaps = [], []
+    at = unit.start
+    for start, end in files.spans(unit.start, unit.end):
+        if at < start:
+            gaps.append(Gap(queue, at, start, _NO_UNITS))
+        try:
+            spans.append(_Span(number, start, np.frombuffer(files.units(start, end), dtype=_UNITS)))
+        except DataLoss as error:
+            gaps.append(Gap(queue, start, end, f"because {error}"))
+        at = end
+    if at < unit.end:
+        gaps.append(Gap(queue, at, unit.end, _NO_UNITS))
+    return spans, gaps
+
+
+def _pieces(options: ReadOptions, store: StoreFiles, part: ReadRange,
+            spans: list[_Span]) -> Iterator[Records | Gap]:
     """The records of a part in the order of the log, at most a batch at a time, each batch from one mapped window."""
-    units = _unit_table(options, store, part)
+    units = _unit_table(options, part, spans)
     ends = units.positions + units.sizes
     row = 0
     while row < len(units.positions):
@@ -94,20 +148,17 @@ def _batches(records: Records, batch_rows: int) -> Iterator[Records]:
         row = stop
 
 
-def _unit_table(options: ReadOptions, store: StoreFiles, part: ReadRange) -> Records:
-    """The existing units of a part in the order of the log; positions are physical offsets."""
-    spans = [(number, start, end) for number, unit in enumerate(part.units)
-             for start, end in store.queue(unit.topic, unit.queue_id).spans(unit.start, unit.end)]
-    tables = [np.frombuffer(store.queue(part.units[number].topic, part.units[number].queue_id).units(start, end),
-                            dtype=_UNITS) for number, start, end in spans]
-    whole = np.concatenate([np.empty(0, dtype=_UNITS), *tables])
+def _unit_table(options: ReadOptions, part: ReadRange, spans: list[_Span]) -> Records:
+    """The units of a part in the order of the log; positions are physical offsets."""
+    whole = np.concatenate([np.empty(0, dtype=_UNITS), *(span.units for span in spans)])
     units = Records(
         data=b"", base=0, positions=whole["physical_offset"].astype(np.int64), sizes=whole["size"].astype(np.int64),
         queue_offsets=np.concatenate([np.empty(0, dtype=np.int64),
-                                      *(np.arange(start, end, dtype=np.int64) for _, start, end in spans)]),
+                                      *(np.arange(span.start, span.start + len(span.units), dtype=np.int64)
+                                        for span in spans)]),
         tags_codes=(codes := whole["tags_code"].astype(np.int64)),
-        queue_numbers=np.repeat(np.array([number for number, _, _ in spans], dtype=np.int64),
-                                [end - start for _, start, end in spans]),
+        queue_numbers=np.repeat(np.array([span.number for span in spans], dtype=np.int64),
+                                [len(span.units) for span in spans]),
         topics=[unit.topic for unit in part.units], queue_ids=[unit.queue_id for unit in part.units])
     if options.tags is not None:
         units = units.take(_may_have_tags(units, codes, options.tags))

@@ -2,8 +2,10 @@
 
 Each lap makes topics and groups of new names, sends, pulls, pops without an acknowledgement, sends back, commits, and
 disconnects most of its clients during requests; then it deletes all that it made, some of it before its retries are
-due. The state of the broker is measured between laps: descriptors and maps besides the files of its store, threads,
-folders of queues, documents and memory. None of these may grow.
+due, and asks the broker to delete the files of its log that are full. The state of the broker and its name server is
+measured between laps: descriptors and maps besides the files of the store, threads, folders of queues, routes,
+documents and memory. None of these may grow, except memory by what the broker remembers of deleted things, up to a
+limit each (`REMEMBERED`).
 """
 
 import asyncio
@@ -12,11 +14,15 @@ from contextlib import AsyncExitStack
 from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
 
+from regulus.broker.groups.offset_set_backs import REMOVED_MAX
+from regulus.broker.topic_epochs import DELETED_MAX
 from regulus.model.topics import retry_topic
+from regulus.record import queue_table
 from regulus.store.consume_queues import BIRTHS_MAX
 from regulus.testing.attack.field import PULL_SUBSCRIPTION, Field, Talk, memory_bytes
 from regulus.testing.running_server import ServerProcess
 from regulus.wire import fastjson
+from regulus.wire.bodies import TopicList
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.headers import (
     ConsumerSendMsgBackRequest,
@@ -35,18 +41,41 @@ WARM_UP_LAPS = 2
 LAPS_MIN = 4
 """The minimum number of laps after the warm-up, however short the time is."""
 DUE_MS = 1_000
-"""ms after which popped and returned messages would be delivered again: when their group is deleted, or just before."""
+"""ms after which returned messages are delivered again: when their group is deleted, or just before."""
+POPPED_DUE_MS = 200
+"""ms after which popped messages are put into the retry topic of their group and topic: in some laps, before that is
+deleted."""
 SETTLED_S = 3.0
 SUSPEND = 2
+LOG_FILE_SIZE = 1 << 20
+"""Bytes of a file of the log: some laps fill one, and then it is deleted."""
 
-MEMORY_GROWTH_MAX = 12 << 20
-"""Bytes for the allocator itself, and for caches up to their limits."""
-DELETED_QUEUE_MEMORY = 512
-"""Bytes for each queue that was deleted while the log has its records.
 
-A broker remembers the end of the log at the deletion, for up to `consume_queues.BIRTHS_MAX` queues, and writes them all
-into its table of queues.
-"""
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """Deleted things that a broker remembers: `a_lap` more with each lap, `count_max` at most. `size` is the memory of
+    one in bytes, with what is kept encoded of it."""
+
+    a_lap: int
+    count_max: int
+    size: int
+
+    def memory(self, laps: int) -> int:
+        return min(laps * self.a_lap, self.count_max) * self.size
+
+
+
+REMEMBERED = {
+    "deleted topics": Remembered(TOPICS + GROUPS + CLIENTS, DELETED_MAX, 480),
+    "deleted groups": Remembered(GROUPS, REMOVED_MAX, 240),
+}
+"""What is remembered however long ago it was deleted."""
+REMEMBERED_QUEUE_SIZE = 320
+"""Bytes for each queue that was deleted while the log has records from before.
+
+A broker remembers up to `consume_queues.BIRTHS_MAX` of them; its table of queues on disk says how many there are."""
+ALLOCATOR_GROWTH_MAX = 12 << 20
+"""Bytes that the allocator keeps and does not use: free memory is in pieces, and each thread has its own arena."""
 DOCUMENT_GROWTH_MAX = 512
 """Bytes for versions, times and counters, which may get more digits."""
 BOUNDED = ("deletedTopics", "removedGroups")
@@ -62,17 +91,21 @@ class Held:
     maps: int
     threads: int
     queue_folders: int
+    routes: int
     document_bytes: int
     memory: int
+    remembered_queues: int
+    """Deleted queues in the table of queues on disk."""
 
 
-GROWTH_MAX = Held(descriptors=4, maps=40, threads=1, queue_folders=0, document_bytes=DOCUMENT_GROWTH_MAX,
-                  memory=MEMORY_GROWTH_MAX)
-"""The allowed growth. Maps include the allocator's arenas."""
+GROWTH_MAX = Held(descriptors=4, maps=40, threads=1, queue_folders=0, routes=0, document_bytes=DOCUMENT_GROWTH_MAX,
+                  memory=ALLOCATOR_GROWTH_MAX, remembered_queues=BIRTHS_MAX)
+"""The allowed growth, of memory besides what is remembered. Maps include the allocator's arenas."""
 
 
 async def churn(field: Field) -> None:
-    server = field.server(messageDelayLevel="1s 2s 3s 4s 5s", flushConsumerOffsetInterval=200)
+    server = field.server(messageDelayLevel="1s 2s 3s 4s 5s", flushConsumerOffsetInterval=200,
+                          mappedFileSizeCommitLog=LOG_FILE_SIZE, fileReservedTime=0)
     server.start()
     laps = 0
     before: Held | None = None
@@ -83,14 +116,25 @@ async def churn(field: Field) -> None:
             before = await _settled(server)
     assert before is not None
     after = await _settled(server)
-    field.note = f"{laps} laps: {after.descriptors} descriptors, {after.maps} maps, {after.memory >> 20} MiB"
-    deleted_queues = min((laps - WARM_UP_LAPS) * (TOPICS * QUEUES + GROUPS), BIRTHS_MAX)
-    allowed = replace(GROWTH_MAX, memory=GROWTH_MAX.memory + deleted_queues * DELETED_QUEUE_MEMORY)
-    for member, was, now, growth_max in zip(fields(Held), astuple(before), astuple(after), astuple(allowed),
-                                            strict=True):
-        if now > was + growth_max:
-            field.find(f"{member.name} grew from {was} to {now} in {laps - WARM_UP_LAPS} laps of {TOPICS} topics and "
-                       f"{GROUPS} groups that are gone; {growth_max} more are allowed")
+    allowed = growth_max(laps - WARM_UP_LAPS, before, after)
+    field.note = (f"{laps} laps: {after.descriptors} descriptors, {after.maps} maps, {after.routes} routes, "
+                  f"{after.memory >> 10} KiB (+{after.memory - before.memory >> 10}, allowed {allowed.memory >> 10})")
+    for text in grown(before, after, allowed):
+        field.find(f"{text} in {laps - WARM_UP_LAPS} laps of {TOPICS} topics and {GROUPS} groups that are gone")
+
+
+def growth_max(laps: int, before: Held, after: Held) -> Held:
+    """The allowed growth over this many laps, from the limits of what is remembered."""
+    queues = max(0, after.remembered_queues - before.remembered_queues)
+    remembered = sum(each.memory(laps) for each in REMEMBERED.values())
+    return replace(GROWTH_MAX, memory=GROWTH_MAX.memory + remembered + queues * REMEMBERED_QUEUE_SIZE)
+
+
+def grown(before: Held, after: Held, allowed: Held) -> list[str]:
+    """What grew by more than is allowed, a sentence each."""
+    return [f"{member.name} grew from {was} to {now}, by more than {most}"
+            for member, was, now, most in zip(fields(Held), astuple(before), astuple(after), astuple(allowed),
+                                              strict=True) if now > was + most]
 
 
 async def _lap(field: Field, server: ServerProcess, number: int) -> None:
@@ -109,6 +153,7 @@ async def _lap(field: Field, server: ServerProcess, number: int) -> None:
             await operator.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": retry_topic(group)})
         for topic in topics:
             await operator.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic})
+        await operator.ask(RequestCode.DELETE_EXPIRED_COMMITLOG)
     async with Talk(server.name_server_port) as operator:
         for topic in (*topics, *map(retry_topic, groups)):
             await operator.ask(RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": topic})
@@ -128,8 +173,8 @@ async def _client(field: Field, server: ServerProcess, topics: list[str], groups
                 back = ConsumerSendMsgBackRequest(offset=int(message.message_id[-16:], 16), group=group, delay_level=1,
                                                   origin_topic=topic)
                 await talk.ask(RequestCode.CONSUMER_SEND_MSG_BACK, back.ext())
-        pop = PopMessageRequest(consumer_group=group, topic=topic, queue_id=-1, max_msg_nums=8, invisible_time=DUE_MS,
-                                poll_time=0, born_time=0, init_mode=0)
+        pop = PopMessageRequest(consumer_group=group, topic=topic, queue_id=-1, max_msg_nums=8,
+                                invisible_time=POPPED_DUE_MS, poll_time=0, born_time=0, init_mode=0)
         await talk.ask(RequestCode.POP_MESSAGE, pop.ext())
         await talk.commit(group, topic, 0, 1)
         for queue_id in range(QUEUES):
@@ -144,10 +189,13 @@ async def _settled(server: ServerProcess) -> Held:
     async with Talk(server.port) as talk:
         answer = await talk.ask(RequestCode.GET_ALL_TOPIC_CONFIG)
         assert answer.code == ResponseCode.SUCCESS
-    return _held(server.pid, server.store_path)
+    async with Talk(server.name_server_port) as talk:
+        answer = await talk.ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        routes = len(TopicList.decode(answer.body).topic_list)
+    return _held(server.pid, server.store_path, routes)
 
 
-def _held(pid: int, store: Path) -> Held:
+def _held(pid: int, store: Path, routes: int) -> Held:
     process = Path(f"/proc/{pid}")
     def is_stored(name: str) -> bool:
         """Whether it is a file of the store, and was not deleted while still in use."""
@@ -159,8 +207,10 @@ def _held(pid: int, store: Path) -> Held:
         maps=sum(not is_stored(each) for each in (process / "maps").read_text().splitlines()),
         threads=len(list((process / "task").iterdir())),
         queue_folders=sum(len(list(topic.iterdir())) for topic in (store / "consumequeue").iterdir()),
+        routes=routes,
         document_bytes=sum(_size(each) for each in (store / "config").glob("*.json")),
-        memory=memory_bytes(pid))
+        memory=memory_bytes(pid),
+        remembered_queues=len(queue_table.decode((store / queue_table.FILE_NAME).read_bytes()).births))
 
 
 def _size(document: Path) -> int:

@@ -10,6 +10,8 @@ The compressed form is a zlib stream of
 
 and, from 5.0 on, mappings of static topics, which are ignored here.
 
+The member `regulusGoneTopics` of the JSON form is ours: a name server of RocketMQ ignores it.
+
 Source: RegisterBrokerBody, TopicConfig.encode.
 """
 
@@ -43,6 +45,8 @@ _TOPICS = b'"topicConfigTable":{'     # in no text of a body: its quotation mark
 class RegisterBrokerBody(JsonBody):
     topic_config_serialize_wrapper: TopicConfigSerializeWrapper = field(default_factory=TopicConfigSerializeWrapper)
     filter_server_list: list[str] = field(default_factory=list)
+    regulus_gone_topics: list[str] | None = None
+    """Topics whose routes to this broker the name server is to drop, because the broker itself deleted them."""
 
     def encode_with(self, topics: Sequence[bytes]) -> list[bytes]:
         """The body as JSON in parts, with `topics`, the pieces from `encode_topics`, in the place of its topic table,

@@ -308,7 +308,7 @@ def test_a_retry_over_its_limit_is_a_dead_letter(rig, times, limit, version, dea
 
 def test_what_a_group_that_consumes_in_order_retries_is_a_dead_letter(rig):
     rig.broker.subscription_groups.put(SubscriptionGroupConfig(group_name="CG"), rig.now_ms)
-    rig.broker.queue_locks.lock("CG", "c1", [("TopicA", "broker-a", 0)], rig.now_ms)
+    rig.broker.queue_locks.lock("CG", "c1", [("TopicA", "broker-a", 0)], rig.now_ms, 1)
     rig.send("%RETRY%CG", reconsume_times=1, properties={"RETRY_TOPIC": "TopicA", "UNIQ_KEY": "K"})
     assert len(rig.stored("%DLQ%CG")) == 1
 
@@ -380,6 +380,38 @@ def test_sends_are_counted_by_topic(rig):
     facts = rig.broker.topics.facts["TopicA"]
     assert facts.put_nums == 3
     assert facts.put_size == rig.store.commit_log_max_offset()
+
+
+def sent(rig, topic: str) -> dict[str, int]:
+    """Sends to the topic by message type."""
+    return {kind: counts.nums for kind, counts in rig.broker.topics.facts[topic].sent.items() if counts.nums}
+
+
+@pytest.mark.parametrize(("properties", "topic", "kind"), [
+    ({}, "TopicA", "normal"), ({"__SHARDINGKEY": "a"}, "TopicA", "fifo"),
+    ({"DELAY": "3"}, "SCHEDULE_TOPIC_XXXX", "delay"), ({"TIMER_DELAY_SEC": "9"}, "rmq_sys_wheel_timer", "delay"),
+    ({"__SHARDINGKEY": "a", "DELAY": "3"}, "SCHEDULE_TOPIC_XXXX", "fifo"),
+    ({"TRAN_MSG": "true", "PGROUP": "PG"}, "RMQ_SYS_TRANS_HALF_TOPIC", "transaction")])
+def test_sends_are_counted_where_they_are_stored_by_what_their_properties_say(rig, properties, topic, kind):
+    rig.send(properties={"UNIQ_KEY": "K", **properties})
+    assert sent(rig, topic) == {kind: 1}
+    assert topic == "TopicA" or sent(rig, "TopicA") == {}
+
+
+def test_what_nobody_sent_counts_as_stored_and_not_as_sent(rig):
+    rig.send(properties={"UNIQ_KEY": "K", "TRAN_MSG": "true", "PGROUP": "PG"})
+    (half,) = rig.stored("RMQ_SYS_TRANS_HALF_TOPIC")
+    assert rig.broker.transactions.commit(half, rig.now_ms).start > 0
+    assert (rig.broker.topics.facts["TopicA"].put_nums, sent(rig, "TopicA")) == (1, {})
+
+
+def test_a_message_of_a_delay_level_counts_as_sent_again_when_it_is_delivered(rig):
+    rig.send(properties={"UNIQ_KEY": "K", "DELAY": "1"})
+    rig.now_ms += 2_000
+    rig.broker.delay_schedule.tick(rig.now_ms)
+    assert sent(rig, "TopicA") == {"delay": 1}
+    assert rig.broker.delay_schedule.delivered_nums == 1
+    assert rig.broker.delay_schedule.delivered_size > 0
 
 
 # --- messages with a priority ----------------------------------------------------------------------------------------

@@ -265,6 +265,20 @@ async def test_topics_are_added_and_left_while_it_runs(broker: BothProtocols, pr
         assert listener.bodies == ["tea"]
 
 
+async def test_another_expression_takes_effect_while_a_receive_waits(broker: BothProtocols, protocol: str) -> None:
+    await begin_group(broker)
+    listener = Listener()
+    consumer = PushConsumer(broker.address(protocol), "kitchen", listener, config(
+        broker_suspend_max_time=60_000, consumer_timeout_when_suspend=90_000))
+    consumer.subscribe("orders", "tea")
+    async with consumer, Producer(broker.name_server, "senders") as producer:
+        await producer.send(Message("orders", b"green", tags="tea"))
+        await until(lambda: listener.bodies == ["green"])
+        consumer.subscribe("orders", "coffee")
+        await producer.send(Message("orders", b"black", tags="coffee"))
+        await until(lambda: listener.bodies == ["green", "black"], within_s=30)
+
+
 def test_popping_and_broadcasting_exclude_each_other() -> None:
     with pytest.raises(ConfigError, match="BROADCASTING"):
         config(message_model=MessageModel.BROADCASTING)
@@ -336,6 +350,54 @@ async def test_a_server_that_takes_no_word_is_told_until_the_consume_timeout_and
     await consumption.finish(0)
     await consumption.close()
     assert set(receiver.told) == {"ack"}
+
+
+async def test_each_change_of_a_subscription_begins_another_receive() -> None:
+    """Also when the topic was left and subscribed again while brokers were looked up."""
+    class Waiting(ScriptedReceiver):
+        def __init__(self) -> None:
+            super().__init__(prolongs=True)
+            self.under_way: list[str] = []
+            self.lookups = 0
+            self.may_look = asyncio.Event()
+            self.may_look.set()
+
+        async def brokers(self, topic: str) -> list[str]:
+            self.lookups += 1
+            await self.may_look.wait()
+            return ["a"]
+
+        async def receive(self, asked: Receive) -> list[ReceivedMessage]:
+            self.under_way.append(asked.subscription.sub_string)
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.under_way.remove(asked.subscription.sub_string)
+            return []
+
+    receiver = Waiting()
+    consumption = consumption_of(receiver)
+    subscriptions = consumption._subscriptions
+    assert isinstance(subscriptions, dict)
+    consumption.start()
+    await until(lambda: receiver.under_way == ["*"])
+    subscriptions["orders"] = SubscriptionData.compile("orders", "tea", 1)
+    consumption.assign_soon()
+    await until(lambda: receiver.under_way == ["tea"])
+    receiver.may_look.clear()
+    looked = receiver.lookups
+    consumption.assign_soon()
+    await until(lambda: receiver.lookups > looked)
+    del subscriptions["orders"]
+    consumption.assign_soon()
+    await asyncio.sleep(0)
+    subscriptions["orders"] = SubscriptionData.compile("orders", "tea", 2)
+    consumption.assign_soon()
+    receiver.may_look.set()
+    await until(lambda: receiver.lookups > looked + 1 and receiver.under_way == ["tea"])
+    await consumption.finish(0)
+    await consumption.close()
+    assert receiver.under_way == []
 
 
 async def test_what_is_acknowledged_is_prolonged_no_more() -> None:

@@ -216,6 +216,64 @@ async def test_only_where_the_queue_does_not_matter_another_broker_is_tried(rero
     assert len(other.sends()) == int(reroutes)
 
 
+def with_fewer_queues(code=ResponseCode.INVALID_PARAMETER):
+    """The broker of a topic that has two queues now."""
+    def script(command):
+        queue_id = int(command.ext["e"])
+        if queue_id < 2:
+            return stored(command)
+        return command.response(code, f"request queueId[{queue_id}] is illegal, topic [T] has 2 queues")
+    return script
+
+
+@pytest.mark.parametrize("code", [ResponseCode.INVALID_PARAMETER, ResponseCode.SYSTEM_ERROR])
+@pytest.mark.parametrize("is_told", [True, False], ids=["the name server knows", "the name server knows later"])
+@in_virtual_time
+async def test_where_the_queue_does_not_matter_one_that_is_gone_is_replaced(code, is_told):
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", with_fewer_queues(code))
+        await cluster.add_broker("b")
+        async with sender_of(cluster, reroutes=True) as sender:
+            await sender.submit(batch(b"0"))        # the sender has the route with four queues
+            await sender.flush()
+            if is_told:
+                cluster.queue_count = 2
+            for number in range(3):
+                await sender.submit(batch(b"%d" % number, queue=MessageQueue("T", "a", 2), lane="one"))
+                await sender.flush()
+                cluster.queue_count = 2
+            assert sender.stored == 4
+    # A route that is behind may lead to another queue that is gone.
+    assert [send.queue_id for send in broker.sends()] == [1, 2, *([] if is_told else [3]), 0, 0, 0]
+    assert [bodies[0] for bodies in bodies_of(broker)][-2:] == [b"1", b"2"]
+    assert bodies_of(cluster.brokers["b"]) == []
+
+
+@in_virtual_time
+async def test_sends_of_a_lane_whose_queue_is_gone_keep_their_order():
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", with_fewer_queues())
+        async with sender_of(cluster, reroutes=True) as sender:
+            await sender.submit(batch(b"0"))
+            await sender.flush()
+            cluster.queue_count = 2
+            for number in range(1, 5):
+                await sender.submit(batch(b"%d" % number, queue=MessageQueue("T", "a", 3), lane="one"))
+            await sender.flush()
+    kept = [bodies for send, bodies in zip(broker.sends(), bodies_of(broker), strict=True) if send.queue_id < 2]
+    assert kept == [[b"%d" % number] for number in range(5)]
+
+
+async def test_where_the_queue_matters_one_that_is_gone_fails_the_sender():
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", with_fewer_queues())
+        async with sender_of(cluster) as sender:
+            await sender.submit(batch(b"1", queue=MessageQueue("T", "a", 3)))
+            with pytest.raises(BrokerRefused, match=r"request queueId\[3\] is illegal"):
+                await sender.flush()
+    assert len(broker.sends()) == 1
+
+
 async def test_duplicates_are_counted():
     def again(command):
         answer = stored(command)

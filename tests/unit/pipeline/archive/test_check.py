@@ -1,15 +1,21 @@
 import pytest
 
 from regulus.errors import ArchiveFailed
-from regulus.pipeline.archive.check import QueueEnds, check_contiguity, check_joins, ends_after, holes, without
+from regulus.pipeline.archive.check import QueueEnds, check_contiguity, check_joins, ends_of, holes, settled, without
 from regulus.pipeline.archive.task import RangeFacts
-from regulus.spark.archive.manifest import Manifest, Range
+from regulus.spark.archive.manifest import Manifest, Range, Stretch
 from regulus.spark.store.files import CommitLogFiles
 
 
-def facts(start=0, end=100, reached=None, queues=None, rejected=None) -> RangeFacts:
+def placed(queues):
+    """With places in the log by the order of the stretches; `"rejected"` as the third value marks a reject."""
+    return {key: tuple(Stretch(each[0], each[1], 10 * number, len(each) > 2) for number, each in enumerate(stretches))
+            for key, stretches in (queues or {}).items()}
+
+
+def facts(start=0, end=100, reached=None, queues=None, rejected=0) -> RangeFacts:
     return RangeFacts(range=Range("b", start, end), reached=end if reached is None else reached, records=0, hidden=0,
-                      rejected=0, unreadable=(), queues=queues or {}, rejected_offsets=rejected or {}, files=(),
+                      rejected=rejected, unreadable=(), queues=placed(queues), files=(),
                       staged=(), rejects=None, staged_rejects="")
 
 
@@ -23,7 +29,7 @@ def test_ranges_must_join_up():
 
 def manifest(queues, start=0, unreadable=0) -> Manifest:
     return Manifest(range=Range("b", start, start + 10), records=0, rows=0, hidden=0, rejected=unreadable,
-                    queues=queues, files=(), unreadable=unreadable)
+                    queues=placed(queues), files=(), unreadable=unreadable)
 
 
 KEY = ("t", 0)
@@ -41,11 +47,29 @@ def test_queues_go_on_where_the_manifest_before_ends():
     assert holes_behind(5, (5, 7), (0, 3)) == []
 
 
+R = "rejected"
+
+
 def test_rejects_explain_a_hole_when_they_are_all_of_it(store):
     before, log = QueueEnds([manifest({KEY: ((0, 5),)})], None), CommitLogFiles(store / "commitlog")
-    check_contiguity(facts(queues={KEY: ((7, 9),)}, rejected={KEY: (5, 6)}), before, {}, log)
-    with pytest.raises(ArchiveFailed, match="t/0: messages 5 to 6 are not in the log"):
-        check_contiguity(facts(queues={KEY: ((7, 9),)}, rejected={KEY: (6,)}), before, {}, log)
+    check_contiguity(facts(queues={KEY: ((5, 6, R), (6, 7, R), (7, 9))}), before, {}, log)
+    with pytest.raises(ArchiveFailed, match="t/0: messages 5 to 5 are not in the log"):
+        check_contiguity(facts(queues={KEY: ((6, 7, R), (7, 9))}, rejected=1), before, {}, log)
+
+
+@pytest.mark.parametrize(("found", "kept", "unreadable"), [
+    ([(5, 6, R), (6, 9)], [(5, 6), (6, 9)], 0),
+    ([(5, 6, R), (6, 7, R)], [(5, 7)], 0),
+    ([(5, 9), (0, 1, R), (1, 4)], [(5, 9), (0, 1), (1, 4)], 0),
+    ([(7, 8, R), (8, 9)], [(7, 8), (8, 9)], 0),
+    ([(7, 8, R), (9, 10)], [(9, 10)], 1),
+    ([(5, 9), (1 << 60, (1 << 60) + 1, R)], [(5, 9)], 1),
+])
+def test_a_reject_counts_where_the_records_around_it_agree(found, kept, unreadable):
+    before = QueueEnds([manifest({KEY: ((0, 5),)})], None)
+    told = settled(facts(queues={KEY: found}, rejected=1), before, {})
+    assert [each[:2] for each in told.queues[KEY]] == kept
+    assert len(told.unreadable) == told.unplaced == unreadable
 
 
 def test_a_queue_that_was_not_seen_before_begins_anywhere_or_where_it_must():
@@ -58,7 +82,7 @@ def test_where_queues_end():
     assert (ends.expected(KEY), ends.expected(("u", 1)), ends.expected(("v", 0))) == (2, 4, None)
     ends.pass_range(facts(queues={KEY: ((2, 5),)}))
     assert ends.expected(KEY) == 5
-    assert ends_after(facts(queues={KEY: ((0, 5),)}, rejected={KEY: (5, 6), ("u", 0): (0,)})) == {
+    assert ends_of(placed({KEY: ((0, 5), (5, 6, R), (6, 7, R)), ("u", 0): ((9, 10, R), (0, 1, R))})) == {
         KEY: 7, ("u", 0): 1}
 
 

@@ -67,7 +67,7 @@ def test_each_message_once_and_nothing_the_second_time(store, tmp_path):
     archive = tmp_path / "archive"
     report = archive_store(store, archive)
     assert (report.rows, report.records, report.hidden, report.rejected) == (80, 80, 0, 0)
-    assert report.start == 0
+    assert (report.start, report.stop_reason) == (0, "")
     assert report.end == report.log_end
     assert everything(archive) == ALL
     assert archive_files.verify(archive, archive_manifest.load(archive)) == []
@@ -158,7 +158,10 @@ def test_a_record_with_a_wrong_checksum_is_rejected_and_the_run_goes_on(store, c
         "reason": "body and its checksum differ"}
     record = base64.b64decode(line["data"])
     assert record == (store / "commitlog" / f"{0:020d}").read_bytes()[:line["size"]]
-    assert everything(tmp_path / "archive") == [place for place in ALL if place != ("TopicA", 0, 0)]
+    with pytest.raises(DataLoss, match="TopicA/broker-a/0: message 0 is gone, as the log had no good record"):
+        everything(tmp_path / "archive")
+    assert everything(tmp_path / "archive", failOnDataLoss="false") == [
+        place for place in ALL if place != ("TopicA", 0, 0)]
     assert manifests_of(tmp_path / "archive")[0]["rejected"] == 1
 
 
@@ -171,7 +174,10 @@ def test_bytes_that_are_no_record_are_rejected_up_to_the_next_record(store, chan
     [path] = (tmp_path / "archive" / "_rejects").iterdir()
     line = json.loads(path.read_text())
     assert (line["physical_offset"], line["size"]) == (second, int.from_bytes(log[second:second + 4], "big"))
-    assert everything(tmp_path / "archive") == [place for place in ALL if place != ("TopicA", 1, 0)]
+    with pytest.raises(DataLoss, match="TopicA/broker-a/1: message 0 is gone"):
+        everything(tmp_path / "archive")
+    assert everything(tmp_path / "archive", failOnDataLoss="false") == [
+        place for place in ALL if place != ("TopicA", 1, 0)]
 
 
 def test_a_range_without_one_record_and_what_follows_it(store, change_log, tmp_path):

@@ -12,6 +12,7 @@ from regulus.spark.archive.manifest import (
     QueueFacts,
     Range,
     RejectFile,
+    Stretch,
     data_path,
     decode,
     effective,
@@ -25,7 +26,8 @@ PART = Range("broker-a", 0, 4096)
 def a_manifest(part: Range = PART) -> Manifest:
     file = ArchivedFile(path=data_path(part, "%RETRY%g", "2026-01-31"), topic="%RETRY%g", day="2026-01-31", rows=3,
                         size=900, sha256="ab" * 32, log_bytes=600, queues={0: QueueFacts(5, 8, 3, 100, 200)})
-    return Manifest(range=part, records=5, rows=3, hidden=1, rejected=1, queues={("%RETRY%g", 0): ((5, 8),)},
+    return Manifest(range=part, records=5, rows=3, hidden=1, rejected=1, unplaced=1,
+                    queues={("%RETRY%g", 0): (Stretch(5, 8, 100), Stretch(8, 9, 700, is_rejected=True))},
                     files=(file,), rejects=RejectFile(path="_rejects/x.jsonl", size=10, sha256="cd" * 32))
 
 

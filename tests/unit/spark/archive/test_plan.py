@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from regulus.model.message_queue import MessageQueue
-from regulus.spark.archive.manifest import ArchivedFile, Manifest, QueueFacts, Range
-from regulus.spark.archive.plan import QueueBounds, bounds, ends, lost
+from regulus.spark.archive.manifest import ArchivedFile, Manifest, QueueFacts, Range, Stretch
+from regulus.spark.archive.plan import LostEnds, QueueBounds, bounds, ends, lost, lost_ends
 from regulus.spark.task_parts import FOREVER, Wanted
 from tests.archives import archive_store
 from tests.unit.spark.conftest import order
@@ -12,14 +12,20 @@ from tests.unit.spark.conftest import order
 QUEUE = MessageQueue("t", "b", 0)
 
 
+def stretch(numbers):
+    """Of the offsets, and `"rejected"` for messages that the archive has not."""
+    first, behind, *rejected = numbers
+    return Stretch(first, behind, 0, bool(rejected))
+
+
 def manifest_of(start, *stretches, size=10, times=None):
     """Of a range of the log with stretches of one queue; `times` are those of the first and the last message."""
     files = ()
     if times is not None:
-        facts = QueueFacts(min(first for first, _ in stretches), max(behind for _, behind in stretches), 1, *times)
+        facts = QueueFacts(min(each[0] for each in stretches), max(each[1] for each in stretches), 1, *times)
         files = (ArchivedFile(path="", topic="t", day="", rows=1, size=1, sha256="", log_bytes=1, queues={0: facts}),)
     return Manifest(range=Range("b", start, start + size), records=0, rows=0, hidden=0, rejected=0,
-                    queues={("t", 0): stretches}, files=files)
+                    queues={("t", 0): tuple(map(stretch, stretches))}, files=files)
 
 
 def test_where_queues_begin_and_end(make_store, tmp_path):
@@ -42,7 +48,8 @@ def test_a_topic_made_anew_begins_behind_its_last_restart():
 def test_all_queues_of_a_topic_have_one_epoch():
     """Whenever each of them had its first message after the topic was made anew."""
     def of(start, **stretches):
-        return replace(manifest_of(start), queues={("t", int(name[1:])): (each,) for name, each in stretches.items()})
+        return replace(manifest_of(start), queues={
+            ("t", int(name[1:])): (stretch(each),) for name, each in stretches.items()})
 
     def epochs(*manifests):
         return [(each.epoch, each.is_past) for _, each in sorted(bounds(manifests).items())]
@@ -87,3 +94,31 @@ def test_a_hole_of_another_time_is_not_wanted():
     assert holes(archived, time_start=401) == []
     assert holes(archived, time_end=100) == []
     assert holes(archived, time_start=250, time_end=260) == [(4, 5)]
+
+
+R = "rejected"
+
+
+def test_rejected_messages_are_lost_at_the_ends_too():
+    archived = [manifest_of(0, (3, 5, R), (5, 9)), manifest_of(10, (9, 10, R)), manifest_of(20, (10, 12), (12, 13, R))]
+    assert bounds(archived) == {QUEUE: QueueBounds(3, 13)}
+    assert holes(archived) == [(3, 5), (9, 10), (12, 13)]
+    assert holes(archived, start=4, end=12) == [(4, 5), (9, 10)]
+    assert holes([manifest_of(0, (0, 2, R))]) == [(0, 2)]
+    assert lost_ends(archived) == [(QUEUE, LostEnds(2, 1))]
+    assert lost_ends([manifest_of(0, (0, 2, R))]) == [(QUEUE, LostEnds(0, 2))]
+    assert lost_ends([manifest_of(0, (0, 2), (2, 3, R), (3, 4))]) == []
+
+
+def test_each_topic_of_a_name_has_ends_of_its_own():
+    archived = [manifest_of(0, (0, 9), (9, 10, R)), manifest_of(10, (0, 1, R), (1, 4))]
+    assert holes(archived) == [(9, 10), (0, 1)]
+    assert lost_ends(archived) == [(QUEUE, LostEnds(0, 1)), (QUEUE, LostEnds(1, 0))]
+
+
+def test_a_rejected_message_is_of_a_time_between_its_ranges():
+    archived = [manifest_of(0, (0, 4), times=(100, 200)), manifest_of(10, (4, 5, R)),
+                manifest_of(20, (5, 9), times=(300, 400))]
+    assert holes(archived, time_start=301) == holes(archived, time_end=200) == []
+    assert holes(archived, time_start=250, time_end=260) == holes(archived, time_end=201) == [(4, 5)]
+    assert holes(archived[:2], time_start=9_999) == [(4, 5)]

@@ -5,7 +5,8 @@ import pytest
 from regulus.errors import OptionError
 from regulus.model.message_queue import MessageQueue
 from regulus.spark.marks import Mark
-from regulus.spark.readers.stream_offset import StreamOffset, is_another_topic
+from regulus.spark.read_plan import is_another_topic
+from regulus.spark.readers.stream_offset import StreamOffset
 
 Q0, Q1 = (MessageQueue("orders", "b", number) for number in range(2))
 WRITTEN = ('{"v":1,"topics":{"orders":{"epoch":{"b":7},"queues":{"b":{"0":10,"1":0}},"last":{"b":{"0":[5000,"C0"]}},'

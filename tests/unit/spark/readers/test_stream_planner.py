@@ -9,7 +9,7 @@ from regulus.model.message_queue import MessageQueue
 from regulus.spark.marks import Mark
 from regulus.spark.options import parse_options
 from regulus.spark.read_bounds import QueueState
-from regulus.spark.read_plan import ReadRange
+from regulus.spark.read_plan import Missing, ReadRange
 from regulus.spark.readers.stream_planner import StreamPlanner
 
 Q0, Q1, Q2 = (MessageQueue("orders", "b", number) for number in range(3))
@@ -239,6 +239,39 @@ def test_messages_that_retention_took_are_data_loss():
         assert rig.gaps(start, end) == gaps
 
 
+BOTH_GONE = r"^orders/b/0: messages? .*; orders/b/1: messages? "
+
+
+@pytest.mark.parametrize(("now", "told"), [
+    ({Q0: QueueState(12, 15, 7), Q1: QueueState(22, 25, 7)}, BOTH_GONE),
+    ({Q0: QueueState(0, 10, 7, Missing(10, 13, "its file is lost", True)),
+      Q1: QueueState(5, 20, 7, Missing(20, 21, "its file is lost", True))}, BOTH_GONE),
+    ({Q0: QueueState(0, 9, 7), Q1: QueueState(5, 18, 7)}, BOTH_GONE),
+    ({Q2: QueueState(0, 9, 7)}, "^orders/b/0 is no longer there, .*; orders/b/1 is no longer there, "),
+], ids=["deleted by retention", "lost behind the end", "cut", "away"])
+def test_data_loss_names_each_queue_that_is_hit(now, told):
+    rig = Rig(retryTimeout="5s")
+    start = rig.latest(rig.planner.initial())
+    rig.place.table = now
+
+    def read_twice():
+        for _ in range(2):      # some faults are waited for
+            rig.planner.partitions(start, rig.latest(start))
+            rig.seconds += 6
+
+    with pytest.raises(DataLoss, match=told):
+        read_twice()
+
+
+def test_topics_made_anew_are_named_once_each():
+    rig = Rig()
+    start = rig.planner.initial()
+    rig.place.table = {Q0: QueueState(0, 30, 9), Q1: QueueState(0, 2, 9)}
+    with pytest.raises(DataLoss) as raised:
+        rig.latest(start)
+    assert str(raised.value).count("topic 'orders' on broker b was deleted") == 1
+
+
 def test_a_start_before_the_first_message_is_reported_by_the_first_batch():
     place = Queues()
     place.table[Q0] = QueueState(6, 10, 7)
@@ -376,7 +409,7 @@ def test_a_log_that_was_cut_and_grew_again_is_data_loss_that_names_both_messages
     for planner in (rig, Rig(rig.place)):
         with pytest.raises(DataLoss, match=(
                 r"orders/b/0: message 9 was 0-9, stored at 1970-01-01T00:00:05.000\+00:00 when it was read, and now "
-                r"it is new-9, stored at 1970-01-01T00:00:09.*from 7 to 9 was not read; .* to continue from 7")):
+                r"it is new-9, stored at 1970-01-01T00:00:09.*from 7 to 9 was not read; .* to continue from there")):
             planner.latest(start)
 
 
@@ -448,6 +481,21 @@ def test_a_queue_that_does_not_move_is_not_asked_again(monkeypatch):
     rig.place.write_anew(Q0, 7, 30)
     with pytest.raises(DataLoss, match="message 9 was 0-9"):
         rig.latest(start)
+
+
+def test_a_lost_end_is_reported_once_although_its_broker_goes_and_comes():
+    rig = Rig(failOnDataLoss="report")
+    start = rig.latest(rig.planner.initial())
+    short = rig.place.table[Q0]._replace(missing=Missing(10, 15, "the log was cut", True))
+    rig.place.table[Q0] = short
+    end = rig.latest(start)
+    assert rig.gaps(start, end) == [(0, 10, 15)]
+    del rig.place.table[Q0]
+    rig.planner._looked_at = None
+    assert rig.latest(end) == end
+    rig.place.table[Q0] = short
+    rig.planner._looked_at = None
+    assert rig.latest(end) == end
 
 
 # --- from an archive to its brokers ----------------------------------------------------------------------------------

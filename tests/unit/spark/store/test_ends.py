@@ -43,13 +43,16 @@ def stream(root, **options):
     return read, StreamPlanner(read, place, count().__next__, lambda: 0, lambda _: None)
 
 
+def rows_of(read, parts):
+    return [row for part in parts for batch in scan(read, _READ, part) for row in batch.to_pylist()]
+
+
 def streamed(root, **options):
     """The rows of the first batch of a new query."""
     read, planner = stream(root, **options)
     start = planner.initial()
     end = planner.latest(start, is_limited=False)
-    return [row for part in planner.partitions(start, end) for batch in scan(read, _READ, part)
-            for row in batch.to_pylist()]
+    return rows_of(read, planner.partitions(start, end))
 
 
 def test_a_stream_that_has_read_all_fails_for_what_is_lost_behind_it(store):
@@ -61,8 +64,48 @@ def test_a_stream_that_has_read_all_fails_for_what_is_lost_behind_it(store):
     _, planner = stream(store)
     with pytest.raises(DataLoss, match=r"orders/broker-a/1: .*set failOnDataLoss"):
         planner.latest(short, is_limited=False)
-    _, planner = stream(store, failOnDataLoss="report")
-    assert planner.latest(short, is_limited=False) == short
+
+
+@pytest.mark.parametrize("kind", broken.DAMAGES)
+def test_a_stream_that_stands_at_a_lost_end_reports_it_once(store, kind):
+    """Whatever it read before: no later message ever makes a batch that could tell of it."""
+    lost = broken.damage(store, kind, COUNT)
+    _, planner = stream(store, failOnDataLoss="false")
+    start = planner.latest(planner.initial(), is_limited=False)
+    read, planner = stream(store, failOnDataLoss="report")
+    end = planner.latest(start, is_limited=False)
+    assert broken.read_counts(rows_of(read, planner.partitions(start, end))) == (0, lost)
+    assert planner.latest(json.loads(json.dumps(end)), is_limited=False) == end
+    read, restarted = stream(store, failOnDataLoss="report")
+    assert broken.read_counts(rows_of(read, restarted.partitions(start, end))) == (0, lost)
+    assert restarted.latest(json.loads(json.dumps(end)), is_limited=False) == end
+
+
+def test_what_a_stream_had_not_read_of_a_lost_end_is_reported_too(store):
+    """The log is cut behind the place where the stream came: some of it was read."""
+    read, planner = stream(store, failOnDataLoss="report", maxOffsetsPerTrigger="30")
+    start = planner.latest(planner.initial(), is_limited=True)
+    assert sorted(start["topics"]["orders"]["queues"]["broker-a"].values()) == [15, 15]
+    lost = broken.damage(store, "cut log", COUNT)
+    read, planner = stream(store, failOnDataLoss="report")
+    end = planner.latest(start, is_limited=False)
+    assert broken.read_counts(rows_of(read, planner.partitions(start, end))) == (0, lost)
+    assert planner.latest(json.loads(json.dumps(end)), is_limited=False) == end
+
+
+def test_spark_runs_a_batch_for_a_lost_end(spark, store, tmp_path):
+    def run(name, **options):
+        table = spark.readStream.format("rocketmq").options(
+            storePath=str(store), topic=broken.TOPIC, startingOffsets="earliest", retryTimeout="1ms", **options).load()
+        query = table.select(*_READ).writeStream.format("parquet").option("path", str(tmp_path / name)).option(
+            "checkpointLocation", str(tmp_path / "checkpoint" / name)).trigger(availableNow=True).start()
+        query.awaitTermination()
+        return [row.asDict() for row in spark.read.parquet(str(tmp_path / name)).collect()]
+
+    lost = broken.damage(store, "cut log", COUNT)
+    assert broken.read_counts(run("rows", failOnDataLoss="false")) == (COUNT - lost, 0)
+    for _ in range(2):
+        assert broken.read_counts(run("rows", failOnDataLoss="report")) == (COUNT - lost, lost)
 
 
 def queues(root):
@@ -356,3 +399,5 @@ def test_only_the_last_part_of_the_log_is_walked(store, monkeypatch):
     assert tail.start in places[0] + places[1]
     assert {key: last.queue_offset for key, last in tail.of_queue.items()} == {("orders", 0): 19, ("orders", 1): 19}
     assert tail.bad == []
+    assert [tail.has_record_over(place) for place in (tail.start - 1, tail.start, tail.end - 1, tail.end)] == [
+        False, True, True, False]

@@ -155,7 +155,7 @@ def test_a_file_that_vanishes_is_data_loss(tmp_path: Path):
     files = MappedFiles(tmp_path)
     shutil.rmtree(tmp_path)
     with pytest.raises(DataLoss, match="was removed"):
-        files.map(files.piece_at(0))
+        files.window(0)
     with pytest.raises(DataLoss, match="was removed"):
         files.window(0)
 

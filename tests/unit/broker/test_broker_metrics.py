@@ -1,0 +1,137 @@
+"""What RocketMQ's names leave out: all groups, all retries, zeros from the start, and a limit that says what it cut."""
+
+import pytest
+
+from regulus.broker.metrics import topic_families
+from regulus.broker.metrics.broker_metrics import BrokerMetrics
+from regulus.broker.metrics.lag import FILTERED_UNITS_MAX
+from regulus.broker.metrics.names import is_system, version_name
+from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
+from tests.unit.broker.metrics_rows import page_of, values
+
+GROUP = ("consumer_group", "topic")
+
+
+def send(rig, times: int = 1, topic: str = "TopicA", **properties: str) -> None:
+    for _ in range(times):
+        assert rig.send(topic, properties={"UNIQ_KEY": "K", **properties}).code == 0
+
+
+def test_a_group_whose_last_consumer_is_gone_is_still_behind(rig):
+    rig.heartbeat("G", "TopicA")
+    send(rig, 3)
+    rig.commit(1, group="G")
+    rig.now_ms += 5_000
+    lag = {("G", "TopicA"): 2.0}
+    assert values(rig, "rocketmq_consumer_lag_messages", *GROUP) == lag
+    rig.broker.channel_closed(1, rig.now_ms)
+    assert values(rig, "rocketmq_consumer_lag_messages", *GROUP) == {}
+    assert values(rig, "regulus_group_lag_messages", *GROUP) == lag
+    assert values(rig, "regulus_group_lag_milliseconds", *GROUP) == {("G", "TopicA"): 5_000}
+    assert values(rig, "regulus_group_members", "consumer_group") == {("G",): 0}
+
+
+def test_retries_of_a_group_that_pulls_wait_in_a_series_of_their_own(rig):
+    rig.heartbeat("G", "TopicA")
+    send(rig)
+    (failed,) = rig.stored("TopicA")
+    rig.commit(1, group="G")
+    assert rig.send_back(failed.physical_offset, group="G", delay_level=1).code == 0
+    rig.commit(0, group="G", topic="%RETRY%G")
+    assert values(rig, "regulus_group_retries_waiting_messages", *GROUP) == {}
+    assert values(rig, "regulus_delay_level_waiting_messages", "level") == {("1",): 1}
+    rig.run(2_000)
+    assert values(rig, "regulus_delay_level_waiting_messages", "level") == {("1",): 0}
+    rig.now_ms += 700
+    assert values(rig, "regulus_group_retries_waiting_messages", *GROUP) == {("G", ""): 1}
+    assert values(rig, "rocketmq_consumer_lag_messages", *GROUP) == {("G", "TopicA"): 0}
+
+
+def test_a_level_whose_first_message_is_due_is_late(rig):
+    send(rig, DELAY="1")
+    rig.now_ms += 61_000
+    assert values(rig, "regulus_delay_level_late_milliseconds", "level") == {("1",): 60_000}
+
+
+def test_a_group_that_never_committed_is_not_behind(rig):
+    send(rig, 3)
+    rig.heartbeat("G", "TopicA")
+    assert values(rig, "rocketmq_consumer_lag_messages", *GROUP) == {("G", "TopicA"): 0}
+
+
+def test_many_messages_that_a_filter_may_take_are_estimated(rig):
+    rig.broker.topics.put(TopicConfig(topic_name="TopicA"), rig.now_ms)
+    rig.heartbeat("G", "TopicA", expression="B")
+    rig.commit(0, group="G")
+    for number in range(FILTERED_UNITS_MAX * 2):
+        send(rig, TAGS="B" if number % 4 == 0 else "A")
+    assert values(rig, "rocketmq_consumer_lag_messages", *GROUP) == {("G", "TopicA"): FILTERED_UNITS_MAX / 2}
+
+
+def test_topics_are_there_with_nothing_from_the_start(rig):
+    rig.broker.topics.put(TopicConfig(topic_name="New"), rig.now_ms)
+    assert values(rig, "regulus_topic_messages_stored_total", "topic")["New",] == 0
+
+
+def test_open_halves_are_counted_by_topic_and_stay_with_zero(rig):
+    metrics = BrokerMetrics(rig.broker, {})
+    send(rig, 2, TRAN_MSG="true", PGROUP="PG")
+    assert values(rig, "rocketmq_half_messages", "topic", metrics=metrics) == {("TopicA",): 2}
+    for half in rig.stored("RMQ_SYS_TRANS_HALF_TOPIC"):
+        rig.broker.transactions.roll_back(half, rig.now_ms)
+    assert values(rig, "rocketmq_half_messages", "topic", metrics=metrics) == {("TopicA",): 0}
+
+
+def test_what_is_beyond_the_limit_is_told_and_not_computed(rig):
+    for number in range(50):
+        group = f"G{number}"
+        rig.broker.subscription_groups.put(SubscriptionGroupConfig(group_name=group), rig.now_ms)
+        rig.broker.consumer_offsets.commit(group, "TopicA", 0, 0)
+    send(rig)
+    page = page_of(rig, series_max=90)
+    told = float(page.families["regulus_metrics_left_out_pairs"].lines[0].split()[-1])
+    shown = len(page.families["regulus_group_lag_messages"].lines)
+    assert shown + told == 50
+    assert told > 0
+    assert page.families["regulus_metrics_left_out_series"].lines
+    # What tells of the broker itself is never cut.
+    assert page.families["regulus_not_durable_bytes"].lines
+
+
+def test_waiting_timers_are_counted_by_how_soon_they_are_due(rig, monkeypatch):
+    metrics = BrokerMetrics(rig.broker, {})
+    rig.broker.timers.open(rig.now_ms)
+    send(rig, 2, TIMER_DELAY_SEC="30")
+    send(rig, 3, TIMER_DELAY_SEC="3000")
+    rig.run(1_000)
+    bounds = values(rig, "rocketmq_timer_message_snapshot", "timer_bound_s", metrics=metrics)
+    assert {bound: count for (bound,), count in bounds.items() if count} == {"60": 2, "3600": 3}
+    assert values(rig, "rocketmq_timing_messages", "topic", metrics=metrics) == {("TopicA",): 5}
+    looks = []
+    monkeypatch.setattr(rig.store.timers, "slot", looks.append)
+    values(rig, "rocketmq_timer_message_snapshot", "timer_bound_s", metrics=metrics)
+    assert looks == []      # for a while the numbers stand
+    assert topic_families.SNAPSHOT_MS > 1_000
+
+
+def test_a_loss_of_power_would_take_what_is_not_flushed(rig, monkeypatch):
+    send(rig, 5)
+    rig.now_ms += 250
+    monkeypatch.setattr(type(rig.store), "flushed_offset", 0)
+    assert values(rig, "regulus_not_durable_messages") == {(): 5}
+    assert values(rig, "regulus_not_durable_bytes") == {(): rig.store.commit_log_max_offset()}
+    assert values(rig, "regulus_not_durable_milliseconds") == {(): 250}
+
+
+@pytest.mark.parametrize(("version", "name"), [
+    (479, "v5_3_3"), (401, "v4_9_4"), (400, "v4_9_4_snapshot"), (213, "v4_0_0"), (515, "v5_5_1"), (1, "other"),
+    (10**9, "other"), (-5, "other")])
+def test_versions_have_their_names_and_strangers_numbers_are_one(version, name):
+    assert version_name(version) == name
+
+
+@pytest.mark.parametrize(("topic", "group", "is_so"), [
+    ("TBW102", "", "true"), ("rmq_sys_x", "", "true"), ("TopicA", "cid_rmq_sys_x", "true"), ("TopicA", "G", "false"),
+    ("%RETRY%G", "G", "false"), ("%DLQ%G", "G", "false"), ("RMQ_SYS_TRANS_HALF_TOPIC", "", "true")])
+def test_what_is_a_broker_s_own(topic, group, is_so):
+    assert is_system(topic, group) == is_so
