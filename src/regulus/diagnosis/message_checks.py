@@ -10,6 +10,7 @@ from regulus.diagnosis.message_course import Stage, course_of
 from regulus.diagnosis.texts import counted, duration_text, expression_text, time_text
 from regulus.errors import HeaderError
 from regulus.model import message_properties as names
+from regulus.model.failure_causes import causes_of
 from regulus.model.java_hash import java_hash
 from regulus.model.message import MessageExt
 from regulus.wire.bodies import SubscriptionData
@@ -21,8 +22,6 @@ CAUSES_SHOWN = 3
 """Recorded causes of failures that the evidence shows, the newest first."""
 OVERDUE_AFTER_MS = 10_000
 """A delivery that is later than this is reported as overdue."""
-
-_CAUSE_PREFIX = "CAUSE_"
 
 
 def queue_not_read(facts: Facts) -> Iterator[Finding]:
@@ -266,8 +265,6 @@ def _retries_max(facts: Facts) -> int:
 
 
 def _recorded_causes(message: MessageExt) -> Iterator[str]:
-    """What consumers recorded about the failures, in properties `CAUSE_<n>`."""
-    recorded = [(names.number(name.removeprefix(_CAUSE_PREFIX)), text) for name, text in message.properties.items()
-                if name.startswith(_CAUSE_PREFIX)]
-    for number, text in sorted(recorded, reverse=True)[:CAUSES_SHOWN]:
-        yield f"Failure {number}: {text}." if number >= 0 else f"Failure: {text}."
+    """What consumers recorded about the failures, the newest first."""
+    for attempt, text in sorted(causes_of(message.properties).items(), reverse=True)[:CAUSES_SHOWN]:
+        yield f"Failure {attempt}: {text}."
