@@ -108,10 +108,10 @@ check: lint
 	JAVA_HOME=$(TEST_JAVA) REGULUS_TEST_BUILD=interpreted $(PY) -m pytest $$($(PY) -m tests.changed) $(PARALLEL) -q \
 	  -m "not once and not jobs and not spark and not interop and not long"
 
-interop: compiled
+interop: $(STAMP) compiled
 	PYTHONPATH=$(COMPILED) $(PY) -m pytest $(OUTSIDE) $(PARALLEL) -m "not long"
 
-interop-long: compiled
+interop-long: $(STAMP) compiled
 	PYTHONPATH=$(COMPILED) $(PY) -m pytest $(OUTSIDE) -m long
 
 # Interpreted, because a mutant is tried as soon as it is written.

@@ -42,7 +42,7 @@ def test_an_index_file_of_another_size_is_named(make_store, tmp_path):
     store = make_store([order(0)])
     (store / "index").mkdir(exist_ok=True)
     (store / "index" / "20260101000000000").write_bytes(bytes(100))
-    with pytest.raises(StoreDamaged, match="has 100 bytes, which is no index file"):
+    with pytest.raises(StoreDamaged, match="has 100 bytes, which is not an index file"):
         table(INDEX_COLUMNS, storePath=str(store), table="index")
 
 
