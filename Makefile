@@ -118,21 +118,21 @@ interop-long: $(STAMP) compiled
 mutants: $(STAMP)
 	$(PY) -m tests.mutants.run $(MUTANTS)
 
-soak: compiled
+soak: $(STAMP) compiled
 	PYTHONPATH=$(COMPILED) $(PY) -m regulus.testing.attack --kind churn $(SOAK)
 
-attack: compiled
+attack: $(STAMP) compiled
 	PYTHONPATH=$(COMPILED) $(PY) -m regulus.testing.attack --frames tests/golden/frames $(ATTACK)
 
 # It compiles a copy of its own, with clang.
 fuzz: $(STAMP)
 	PYTHONPATH=src $(PY) -m tests.fuzz $(FUZZ)
 
-sink-kills: compiled $(TEST_JAVA)/release
+sink-kills: $(STAMP) compiled $(TEST_JAVA)/release
 	JAVA_HOME=$(TEST_JAVA) PYTHONPATH=$(COMPILED) REGULUS_SINK_SEEDS="$(SINK_KILLS)" \
 	  $(PY) -m pytest tests/crash/test_spark_sink_killed.py
 
-bench: compiled
+bench: $(STAMP) compiled
 	PYTHONPATH=$(COMPILED) $(PY) bench/run.py $(BENCH)
 
 # One for each of these that the machine has; the others are skipped by name.
