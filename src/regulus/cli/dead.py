@@ -183,7 +183,7 @@ async def _carried_out(server: Server, plan: RedrivePlan, pace: Pace, json_outpu
             raise
     _print_report(report, json_output)
     if not report.is_whole:
-        raise ClientError("not all letters were sent; the same command sends the others, once the cause is mended")
+        raise ClientError("not all letters were sent; the same command sends the others, once the cause is gone")
 
 
 @asynccontextmanager
