@@ -151,9 +151,8 @@ async def _planned(server: Server, wish: RedriveWish, *, must_be_said: bool, is_
         if not wish.brokers and is_for_sending:
             there = sorted(broker_names(await admin.cluster_info()))
             if must_be_said:
-                raise JobRefused("it is not said which brokers there are, so that what is at one that is away would "
-                                 f"be sent again; now these are there: {','.join(there)}; if they are all, say so "
-                                 f"(--brokers {','.join(there)})")
+                raise JobRefused("say which brokers exist, as what is at one that is away would be sent again; if no "
+                                 f"other exists, write --brokers {','.join(there)}")
             wish = replace(wish, brokers=tuple(there))
         return await planned(admin, wish)
 
@@ -184,7 +183,7 @@ async def _carried_out(server: Server, plan: RedrivePlan, pace: Pace, json_outpu
             raise
     _print_report(report, json_output)
     if not report.is_whole:
-        raise ClientError("not all letters were sent; running this again sends those that are missing")
+        raise ClientError("not all letters were sent; the same command sends the others, once the cause is gone")
 
 
 @asynccontextmanager

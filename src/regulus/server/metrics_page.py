@@ -43,6 +43,7 @@ class MetricsPageServer:
         self._config = config
         self._watchdog = watchdog
         self._turn = asyncio.Lock()
+        self._host: str = bound.getsockname()[0]
         self._pages = HttpPages(bound, self._answer, config.metrics_connections_max,
                                 config.metrics_request_timeout_millis / 1000)
 
@@ -53,7 +54,8 @@ class MetricsPageServer:
     async def start(self) -> None:
         """Raises OSError."""
         await self._pages.accept()
-        _log.info("metrics and probes are at port %d", self.port)
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        _log.info("metrics and probes are at http://%s:%d/metrics, /healthz and /readyz", host, self.port)
 
     async def stop(self) -> None:
         await self._pages.stop()

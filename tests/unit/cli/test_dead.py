@@ -71,7 +71,7 @@ def test_a_run_asks_says_where_letters_go_and_a_no_sends_nothing(run, shop):
     assert "These must be all brokers that exist: broker-a." in said
     assert messages_of(shop, "Orders") == []
     assert "1 sent, 0 sent before" in run(dead, "redrive", "g", stdin="y\n")
-    assert "it is not said which brokers there are" in run(dead, "redrive", "g", "-y", fails=True)
+    assert "if no other exists, write --brokers broker-a" in run(dead, "redrive", "g", "-y", fails=True)
 
 
 def test_a_failing_listener_leaves_its_cause_which_every_command_shows(run, shop, tmp_path):

@@ -1,6 +1,7 @@
 """Why a call of a listener failed, as it travels with the message."""
 
 import traceback
+from types import TracebackType
 
 from regulus.model.failure_causes import RECONSUME_LATER, STACK_LENGTH_MAX, Cause
 
@@ -17,4 +18,13 @@ def cause_of(error: BaseException | None, odd_answer: str) -> Cause:
     if error is None:
         return Cause(f"{RECONSUME_LATER}: the listener {odd_answer}") if odd_answer else LATER
     text = " ".join("".join(traceback.format_exception_only(error)).split())
-    return Cause(text, "".join(traceback.format_tb(error.__traceback__, -FRAMES_MAX))[-STACK_LENGTH_MAX:])
+    frames = _from_the_listener(error.__traceback__)
+    return Cause(text, "".join(traceback.format_tb(frames, -FRAMES_MAX))[-STACK_LENGTH_MAX:])
+
+
+def _from_the_listener(first: TracebackType | None) -> TracebackType | None:
+    """The frames without ours that called the listener; all of them if there are no others."""
+    frame = first
+    while frame is not None and str(frame.tb_frame.f_globals.get("__name__")).startswith("regulus."):
+        frame = frame.tb_next
+    return frame or first

@@ -104,8 +104,8 @@ def places(spark: SparkSession, source: LogSource, target: Target | None, *, sen
     found = Places(source.listed(spark), None if beside is None else beside.listed(spark))
     if sends and target is not None and not target.expected_brokers:
         there = ",".join(found.target.brokers)
-        raise JobRefused("it is not said which brokers there are, so that what is at one that is away would be sent "
-                         f"again; now these are there: {there}; if they are all, say so (--brokers {there})")
+        raise JobRefused("say which brokers exist, as what is at one that is away would be sent again; if no other "
+                         f"exists, write --brokers {there}")
     return found
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from regulus.client.core.listener_cause import LATER, cause_of
+from regulus.client.foreign_calls import call
 
 
 def raised(error: Exception, depth: int = 1) -> Exception:
@@ -21,6 +22,19 @@ def test_an_exception_is_its_type_its_text_on_one_line_and_its_innermost_frames(
     assert cause.text == "ValueError: no price"
     assert "in fall" in cause.stack
     assert cause.stack.rstrip().splitlines()[-1].strip() == "raise error"
+
+
+def test_the_stack_begins_in_the_listener():
+    def listen() -> None:
+        raise ValueError("no price")
+
+    _, error = call(listen)
+    assert cause_of(error, "").stack.splitlines()[0].endswith("in listen")
+
+
+def test_a_listener_that_cannot_be_called_has_a_stack():
+    _, error = call(lambda: None, "one argument too many")
+    assert "in call" in cause_of(error, "").stack
 
 
 def test_a_deep_stack_keeps_its_innermost_frames():
