@@ -2,11 +2,15 @@
 
 import pytest
 
-from regulus.broker.metrics import topic_families
+from regulus.broker.handlers.topic import delete_topic
+from regulus.broker.metrics import broker_families, topic_families
 from regulus.broker.metrics.broker_metrics import BrokerMetrics
 from regulus.broker.metrics.lag import FILTERED_UNITS_MAX
 from regulus.broker.metrics.names import is_system, version_name
+from regulus.broker.metrics.sheet import Sheet
+from regulus.broker.request_latencies import RequestLatencies
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
+from regulus.wire.metrics_text import MetricsPage
 from tests.unit.broker.metrics_rows import page_of, values
 
 GROUP = ("consumer_group", "topic")
@@ -135,3 +139,31 @@ def test_versions_have_their_names_and_strangers_numbers_are_one(version, name):
     ("%RETRY%G", "G", "false"), ("%DLQ%G", "G", "false"), ("RMQ_SYS_TRANS_HALF_TOPIC", "", "true")])
 def test_what_is_a_broker_s_own(topic, group, is_so):
     assert is_system(topic, group) == is_so
+
+
+def test_a_topic_that_was_deleted_leaves_no_age_to_a_new_one_of_its_name(rig):
+    metrics = BrokerMetrics(rig.broker, {}, has_exporter_names=True)
+    ages = ("regulus_group_lag_milliseconds", "rocketmq_group_get_latency_by_storetime")
+    labels = {ages[0]: GROUP, ages[1]: ("group", "topic")}
+    rig.broker.subscription_groups.put(SubscriptionGroupConfig(group_name="G"), rig.now_ms)
+    send(rig)
+    rig.commit(0, group="G")
+    rig.now_ms += 5_000
+    for name in ages:
+        assert values(rig, name, *labels[name], metrics=metrics) == {("G", "TopicA"): 5_000}
+    delete_topic(rig.broker, "TopicA", rig.now_ms)
+    send(rig)
+    rig.commit(0, group="G")
+    for name in ages:
+        assert values(rig, name, *labels[name], metrics=metrics) == {("G", "TopicA"): 0}
+
+
+def test_kinds_of_requests_are_written_in_steps(rig, monkeypatch):
+    """Strangers choose the codes, so there may be a thousand kinds."""
+    monkeypatch.setattr(broker_families, "KINDS_A_STEP", 2)
+    rig.broker.latencies = RequestLatencies()
+    for code in range(7):
+        rig.broker.latencies.note(10_000 + code, 3, 1)
+    sheet = Sheet(MetricsPage(1_000), rig.broker.config, {})
+    assert len(list(broker_families.requests(rig.broker, sheet))) >= 3
+    assert len(values(rig, "rocketmq_rpc_latency_milliseconds_count", "request_code")) == 7

@@ -58,7 +58,7 @@ class ExporterFamilies:
     def __init__(self, broker: BrokerState, labels: Mapping[str, str]) -> None:
         self._broker = broker
         self._labels = dict(labels)
-        self._times = StoreTimes(broker.store)
+        self._times = StoreTimes(broker.store, broker.topics.epochs)
 
     def add(self, page: MetricsPage, now_ms: int) -> Iterator[None]:
         """Yields after each step."""
