@@ -1,5 +1,7 @@
 """What RocketMQ's names leave out: all groups, all retries, zeros from the start, and a limit that says what it cut."""
 
+import json
+
 import pytest
 
 from regulus.broker.handlers.topic import delete_topic
@@ -7,6 +9,7 @@ from regulus.broker.metrics import broker_families, topic_families
 from regulus.broker.metrics.broker_metrics import BrokerMetrics
 from regulus.broker.metrics.lag import FILTERED_UNITS_MAX
 from regulus.broker.metrics.names import is_system, version_name
+from regulus.broker.metrics.server_facts import ServerFacts
 from regulus.broker.metrics.sheet import Sheet
 from regulus.broker.request_latencies import RequestLatencies
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
@@ -167,3 +170,34 @@ def test_kinds_of_requests_are_written_in_steps(rig, monkeypatch):
     sheet = Sheet(MetricsPage(1_000), rig.broker.config, {})
     assert len(list(broker_families.requests(rig.broker, sheet))) >= 3
     assert len(values(rig, "rocketmq_rpc_latency_milliseconds_count", "request_code")) == 7
+
+
+@pytest.mark.parametrize("table", ["commits", "rollbacks", "dead_letters", "entered", "done", "waiting", "halves"])
+def test_no_step_of_a_page_grows_with_the_topics(rig, table):
+    """The event loop serves nobody else during a step."""
+    ends, totals, counts = rig.broker.statistics.ends, rig.broker.timers.totals, rig.broker.timers.counts
+    metrics = BrokerMetrics(rig.broker, {})
+    topics = [f"T{number}" for number in range(1_000)]
+    for topic in topics:
+        match table:
+            case "commits":
+                ends.note_commit(topic, 1)
+            case "rollbacks":
+                ends.note_rollback(topic)
+            case "dead_letters":
+                ends.note_dead_letter("G", topic)
+            case "entered":
+                totals.note_entered(topic, 1)
+            case "done":
+                totals.note_done(topic)
+            case "waiting":
+                counts.follow(json.dumps({"timingCount": {topic: {"count": 1, "timeStamp": 1} for topic in topics}}))
+                break
+            case "halves":
+                send(rig, topic=topic, TRAN_MSG="true", PGROUP="PG")
+    page = MetricsPage(50_000)
+    before, longest = 0, 0
+    for _ in metrics.fill(page, ServerFacts(), rig.tell_time()):
+        before, longest = page.series, max(longest, page.series - before)
+    assert page.series > 1_000
+    assert longest < 700
