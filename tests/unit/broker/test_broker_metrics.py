@@ -4,9 +4,11 @@ import json
 
 import pytest
 
+from regulus.broker import statistics
 from regulus.broker.handlers.topic import delete_topic
 from regulus.broker.metrics import broker_families, topic_families
 from regulus.broker.metrics.broker_metrics import BrokerMetrics
+from regulus.broker.metrics.exporter_families import ExporterFamilies
 from regulus.broker.metrics.lag import FILTERED_UNITS_MAX
 from regulus.broker.metrics.names import is_system, version_name
 from regulus.broker.metrics.server_facts import ServerFacts
@@ -201,3 +203,34 @@ def test_no_step_of_a_page_grows_with_the_topics(rig, table):
         before, longest = page.series, max(longest, page.series - before)
     assert page.series > 1_000
     assert longest < 700
+
+
+def test_steps_of_the_names_of_the_exporter_are_bounded_by_queues_and_by_groups(rig):
+    families = ExporterFamilies(rig.broker, {})
+
+    def steps() -> int:
+        return len(list(families.add(MetricsPage(50_000), rig.tell_time())))
+    rig.broker.subscription_groups.put(SubscriptionGroupConfig(group_name="G"), rig.now_ms)
+    before = steps()
+    for number in range(10):
+        rig.broker.topics.put(TopicConfig(topic_name=f"T{number}", read_queue_nums=1_000), rig.now_ms)
+    of_topics = steps()
+    assert of_topics >= before + 9
+    for number in range(10):
+        rig.commit(0, group="G", topic=f"T{number}")
+    of_pairs = steps()
+    assert of_pairs >= of_topics + 9
+    for number in range(1_000):
+        rig.broker.subscription_groups.put(SubscriptionGroupConfig(group_name=f"G{number}"), rig.now_ms)
+    assert steps() >= of_pairs + 9
+
+
+def test_pops_that_are_forgotten_do_not_become_pulls(rig, monkeypatch):
+    """Beyond the limit a pair begins at 0 again, as after a restart."""
+    monkeypatch.setattr(statistics, "POPS_MAX", 1)
+    counts = rig.broker.statistics
+    for group in ("G1", "G2"):
+        popped = counts.pops_of(group, "TopicA", 1)
+        counts.note_get(group, "TopicA", 5, 500)
+        popped.add(5, 500, is_retry=False)
+    assert values(rig, "rocketmq_messages_out_total", "consumer_group") == {("G2",): 5}
