@@ -4,16 +4,18 @@ import json
 
 import pytest
 
-from regulus.broker import statistics
+from regulus.broker import end_counts, statistics
 from regulus.broker.handlers.topic import delete_topic
-from regulus.broker.metrics import broker_families, topic_families
+from regulus.broker.metrics import broker_families, lag, own_families, topic_families
 from regulus.broker.metrics.broker_metrics import BrokerMetrics
 from regulus.broker.metrics.exporter_families import ExporterFamilies
+from regulus.broker.metrics.group_families import POPPED_LATELY_MS
 from regulus.broker.metrics.lag import FILTERED_UNITS_MAX
 from regulus.broker.metrics.names import is_system, version_name
 from regulus.broker.metrics.server_facts import ServerFacts
 from regulus.broker.metrics.sheet import Sheet
 from regulus.broker.request_latencies import RequestLatencies
+from regulus.broker.timers import totals
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
 from regulus.wire.metrics_text import MetricsPage
 from tests.unit.broker.metrics_rows import page_of, values
@@ -31,11 +33,11 @@ def test_a_group_whose_last_consumer_is_gone_is_still_behind(rig):
     send(rig, 3)
     rig.commit(1, group="G")
     rig.now_ms += 5_000
-    lag = {("G", "TopicA"): 2.0}
-    assert values(rig, "rocketmq_consumer_lag_messages", *GROUP) == lag
+    behind = {("G", "TopicA"): 2.0}
+    assert values(rig, "rocketmq_consumer_lag_messages", *GROUP) == behind
     rig.broker.channel_closed(1, rig.now_ms)
     assert values(rig, "rocketmq_consumer_lag_messages", *GROUP) == {}
-    assert values(rig, "regulus_group_lag_messages", *GROUP) == lag
+    assert values(rig, "regulus_group_lag_messages", *GROUP) == behind
     assert values(rig, "regulus_group_lag_milliseconds", *GROUP) == {("G", "TopicA"): 5_000}
     assert values(rig, "regulus_group_members", "consumer_group") == {("G",): 0}
 
@@ -177,7 +179,7 @@ def test_kinds_of_requests_are_written_in_steps(rig, monkeypatch):
 @pytest.mark.parametrize("table", ["commits", "rollbacks", "dead_letters", "entered", "done", "waiting", "halves"])
 def test_no_step_of_a_page_grows_with_the_topics(rig, table):
     """The event loop serves nobody else during a step."""
-    ends, totals, counts = rig.broker.statistics.ends, rig.broker.timers.totals, rig.broker.timers.counts
+    ends, counts, timers = rig.broker.statistics.ends, rig.broker.timers.counts, rig.broker.timers.totals
     metrics = BrokerMetrics(rig.broker, {})
     topics = [f"T{number}" for number in range(1_000)]
     for topic in topics:
@@ -189,9 +191,9 @@ def test_no_step_of_a_page_grows_with_the_topics(rig, table):
             case "dead_letters":
                 ends.note_dead_letter("G", topic)
             case "entered":
-                totals.note_entered(topic, 1)
+                timers.note_entered(topic, 1)
             case "done":
-                totals.note_done(topic)
+                timers.note_done(topic)
             case "waiting":
                 counts.follow(json.dumps({"timingCount": {topic: {"count": 1, "timeStamp": 1} for topic in topics}}))
                 break
@@ -234,3 +236,97 @@ def test_pops_that_are_forgotten_do_not_become_pulls(rig, monkeypatch):
         counts.note_get(group, "TopicA", 5, 500)
         popped.add(5, 500, is_retry=False)
     assert values(rig, "rocketmq_messages_out_total", "consumer_group") == {("G2",): 5}
+
+
+def test_other_settings_of_a_topic_leave_its_counts(rig):
+    send(rig)
+    send(rig, DELAY="1")
+    rig.run(2_000)
+    rig.broker.topics.facts["TopicA"].other_nums += 1       # as the commit of a transaction
+    assert values(rig, "regulus_topic_messages_stored_total", "topic")["TopicA",] == 3
+    rig.broker.topics.put(TopicConfig(topic_name="TopicA", write_queue_nums=9), rig.now_ms)
+    assert values(rig, "regulus_topic_messages_stored_total", "topic")["TopicA",] == 3
+
+
+def test_the_age_of_what_is_not_consumed_is_that_of_the_first_message_that_is_left(rig, monkeypatch):
+    """Retention may have deleted the next message of the group."""
+    rig.broker.subscription_groups.put(SubscriptionGroupConfig(group_name="G"), rig.now_ms)
+    send(rig)
+    rig.now_ms += 60_000
+    send(rig)
+    rig.commit(0, group="G")
+    monkeypatch.setattr(rig.store, "min_offset", lambda topic, queue_id: 1)
+    rig.now_ms += 5_000
+    assert values(rig, "regulus_group_lag_milliseconds", *GROUP) == {("G", "TopicA"): 5_000}
+
+
+def test_store_times_that_are_kept_are_limited(rig, monkeypatch):
+    monkeypatch.setattr(lag, "TIMES_KEPT_MAX", 1)
+    send(rig, 2)
+    times = lag.StoreTimes(rig.store, rig.broker.topics.epochs)
+    asked = []
+    found = rig.store.store_timestamp
+    monkeypatch.setattr(rig.store, "store_timestamp", lambda *place: asked.append(place) or found(*place))
+    for _ in range(3):
+        assert times.of("TopicA", 0, 0) == times.of("TopicA", 0, 1) > 0
+    assert asked == [("TopicA", 0, 0), *[("TopicA", 0, 1)] * 3]
+
+
+def test_of_a_long_log_that_is_not_on_disk_a_part_is_counted(rig, monkeypatch):
+    monkeypatch.setattr(own_families, "READ_AT_ONCE", 1)
+    monkeypatch.setattr(own_families, "UNFLUSHED_READ_MAX", 1)
+    monkeypatch.setattr(type(rig.store), "flushed_offset", 0)
+    send(rig, 10)
+    assert values(rig, "regulus_not_durable_messages") == {(): 10}
+
+
+def test_a_group_that_has_not_popped_for_ten_minutes_is_not_connected(rig):
+    send(rig, 2)
+    rig.broker.subscription_groups.put(SubscriptionGroupConfig(group_name="G"), rig.now_ms)
+    rig.commit(0, group="G")
+    rig.tell_time()
+    rig.broker.statistics.pops_of("G", "TopicA", rig.broker.steady_ms)
+    behind = {("G", "TopicA", "false"): 2, ("G", "TopicA", "true"): 0}
+    rig.now_ms += POPPED_LATELY_MS
+    assert values(rig, "rocketmq_consumer_lag_messages", *GROUP, "is_retry") == behind
+    rig.now_ms += 1
+    assert values(rig, "rocketmq_consumer_lag_messages", *GROUP, "is_retry") == {}
+    assert values(rig, "regulus_group_lag_messages", *GROUP) == {("G", "TopicA"): 2}
+
+
+def test_every_pair_that_a_full_page_leaves_out_is_counted(rig):
+    rig.broker.subscription_groups.put(SubscriptionGroupConfig(group_name="G"), rig.now_ms)
+    for number in range(5):
+        rig.broker.topics.put(TopicConfig(topic_name=f"T{number}"), rig.now_ms)
+        rig.commit(0, group="G", topic=f"T{number}")
+    page = page_of(rig, series_max=1)
+    assert [line.rpartition(" ")[2] for line in page.families["regulus_metrics_left_out_pairs"].lines] == ["5\n"]
+
+
+def test_ends_and_timers_of_many_topics_are_limited(rig, monkeypatch):
+    """Names come from strangers, and deleted topics stay in these tables."""
+    monkeypatch.setattr(end_counts, "KEYS_MAX", 2)
+    monkeypatch.setattr(totals, "TOPICS_MAX", 2)
+    ends, timers = rig.broker.statistics.ends, rig.broker.timers.totals
+    for _ in range(2):
+        for number in range(3):
+            ends.note_commit(f"T{number}", 1)
+            ends.note_popped_end("G", f"T{number}", is_dead_letter=False)
+            timers.note_entered(f"T{number}", 1)
+            timers.note_done(f"T{number}")
+    two = {("T0",): 2, ("T1",): 2}
+    for name in ("rocketmq_commit_messages_total", "rocketmq_pop_revive_retry_messages_total",
+                 "rocketmq_finish_message_latency_milliseconds_count", "rocketmq_timer_enqueue_total",
+                 "rocketmq_timer_dequeue_total", "rocketmq_delay_message_latency_seconds_count"):
+        assert values(rig, name, "topic") == two
+
+
+def test_the_topic_of_an_open_half_is_read_once(rig, monkeypatch):
+    metrics = BrokerMetrics(rig.broker, {})
+    send(rig, 2, TRAN_MSG="true", PGROUP="PG")
+    read = []
+    look = rig.store.look_head
+    monkeypatch.setattr(rig.store, "look_head", lambda offset: read.append(offset) or look(offset))
+    for _ in range(3):
+        assert values(rig, "rocketmq_half_messages", "topic", metrics=metrics) == {("TopicA",): 2}
+    assert len(read) == 2
