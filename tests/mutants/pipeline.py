@@ -45,8 +45,8 @@ _GONE = (_REPLAY_TESTS + "test_messages_that_are_gone_when_their_turn_comes_end_
 _LIVE_TESTS = "tests/unit/spark/live/test_brokers.py::"
 _PARTED = (_LIVE_TESTS + "test_a_broker_that_goes_while_the_queues_are_asked_for_is_missed",)
 _UNREADABLE = (_LIVE_TESTS + "test_messages_that_nobody_can_read_are_missed_by_who_wants_all",)
-_EXPECTED = "regulus/spark/live/expected_brokers.py"
-_OTHERS = ("tests/unit/spark/live/test_expected_brokers.py",)
+_EXPECTED = "regulus/client/administration/expected_brokers.py"
+_OTHERS = ("tests/unit/client/administration/test_expected_brokers.py",)
 _AUDIT_TESTS = "tests/unit/pipeline/jobs/test_audit.py::"
 _COMPACT_TESTS = "tests/unit/pipeline/archive/test_compact.py::"
 _FILES = "regulus/pipeline/archive/files.py"
@@ -196,7 +196,7 @@ MUTANTS = [
     Mutant(name="what was sent again is looked for since the newest dead letter", path=_REDRIVE,
            old='F.unix_millis(F.min("store_time"))', new='F.unix_millis(F.max("store_time"))',
            tests=_CLOCKS),
-    Mutant(name="brokers' clocks are the same", path=_REDRIVE, old="timedelta(hours=1)", new="timedelta()",
+    Mutant(name="brokers' clocks are the same", path=_REDRIVE, old=" - _CLOCKS_APART_MAX", new="",
            tests=_CLOCKS),
     Mutant(name="a timer message that waits is lost", path=_RECONCILE, old="there(SCHEDULE_TOPIC, TIMER_TOPIC,",
            new="there(SCHEDULE_TOPIC,", tests=(_RECONCILE_TESTS + "test_a_timer_message_that_waits_is_not_lost",)),
@@ -204,16 +204,16 @@ MUTANTS = [
            old=", *topics_made(bounds).values())", new=")",
            tests=(_RECONCILE_TESTS + "test_what_a_topic_had_before_it_was_made_anew_is_not_lost",)),
     Mutant(name="a dead letter that is older than its topic is sent", path=_REDRIVE,
-           old=".when(is_older, TOPIC_IS_NEWER)", new="", tests=_ANEW),
+           old="TOPIC_IS_NEWER: is_older,", new="TOPIC_IS_NEWER: F.lit(False),", tests=_ANEW),
     Mutant(name="a dead letter that is older than what is left of the log is sent", path=_REDRIVE,
-           old=".when(is_forgotten, LOG_IS_NEWER)", new="", tests=_SHORTENED),
+           old="LOG_IS_NEWER: is_forgotten}", new="LOG_IS_NEWER: F.lit(False)}", tests=_SHORTENED),
     Mutant(name="a log that has nothing left may have had no dead letter", path=_REDRIVE,
            old="F.lit(True) if moment is None", new="F.lit(False) if moment is None", tests=_SHORTENED),
     Mutant(name="what an archive has of a shortened log counts for nothing", path=_REDRIVE,
            old='F.coalesce("archived", F.lit(0))', new="F.lit(0)", tests=_SHORTENED),
     Mutant(name="messages that nobody can read are not missed", path=_EXPECTED, old="        if queues:",
            new="        if False:", tests=_UNREADABLE),
-    Mutant(name="queues that a topic had before are not missed", path="regulus/spark/live/brokers.py",
+    Mutant(name="queues that a topic had before are not missed", path=_EXPECTED,
            old="FORMER_QUEUES_MAX = 16", new="FORMER_QUEUES_MAX = 0", tests=_UNREADABLE),
     Mutant(name="a topic that is made anew meanwhile is not minded", path=_REDRIVE,
            old="if self.places.target.made(spark, self.topics) != self.made:", new="if False:", tests=_ANEW),
@@ -241,8 +241,8 @@ MUTANTS = [
     Mutant(name="a small table is of the brokers that are there", path="regulus/spark/small_tables.py",
            old="        if self._options.expected_brokers is not None:", new="        if False:",
            tests=("tests/unit/spark/test_small_tables.py::test_the_same_of_a_running_broker",)),
-    Mutant(name="a dead letter of no known topic is sent", path=_REDRIVE, old='.isin(*targets), NO_TOPIC)',
-           new='.isin(*targets, ""), NO_TOPIC)',
+    Mutant(name="a dead letter of no known topic is sent", path=_REDRIVE, old='.isin(*targets), TOPIC_IS_NEWER',
+           new='.isin(*targets, ""), TOPIC_IS_NEWER',
            tests=(_REDRIVE_TESTS + "test_a_dead_letter_of_no_known_topic_holds_up_no_other",)),
     Mutant(name="what came while the audit read is missing", path="regulus/pipeline/jobs/audit.py",
            old='before.select(*queue, "min_offset", "max_offset").join',

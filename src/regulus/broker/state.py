@@ -52,6 +52,7 @@ from regulus.broker.transactions import Transactions
 from regulus.broker.users import Users
 from regulus.errors import HeaderError
 from regulus.model import permission
+from regulus.model.happenings import EventTexts
 from regulus.model.message_id import UniqueKeySource, host_bytes
 from regulus.model.peer import Peer
 from regulus.model.receipt_handle import ORDER_REVIVE_QUEUE_ID, is_popped_retry_topic
@@ -157,6 +158,8 @@ class BrokerState:
         self.long_answers = LongAnswers(self.notices, self.settings)
         self.transactions = Transactions(config, store, self.storing, self.consumer_offsets, self.clients, self.notices,
                                          steady_ms, self.may_end)
+        self.dead_letters = EventTexts()
+        """Messages that became dead letters, for the log."""
         self.chance = Chance(seed)
         self.runtime_facts = RuntimeFacts()
         self.config_version = DataVersion()

@@ -32,6 +32,8 @@ class ExitCode(IntEnum):
     NOT_FOUND = 3
     NOT_REACHABLE = 4
     REFUSED = 5
+    CAUSE_FOUND = 6
+    """`regulus why` found a cause."""
     INTERRUPTED = 130
     """The status that shells give to a process that SIGINT ended."""
     NO_READER = 141

@@ -240,7 +240,8 @@ def redrive(job: Job, group: str, where: str | None, changes: Sequence[str], cap
             starting: int | None, ending: int | None, report: str | None, is_real: bool, guarantee: str,
             rate: int | None, brokers: tuple[str, ...]) -> None:
     """Send dead letters back to the topics they came from, each once."""
-    from regulus.pipeline.jobs.redrive import SENT, RedriveRequest
+    from regulus.model.redrive import SENT
+    from regulus.pipeline.jobs.redrive import RedriveRequest
     from regulus.pipeline.jobs.redrive import redrive as run
 
     number = round(datetime.now(UTC).timestamp() * 1000)

@@ -30,6 +30,8 @@ _COMMANDS = {
     "topic": _Entry("regulus.cli.topic", "topic", "Look at topics and change them."),
     "group": _Entry("regulus.cli.group", "group", "Look at consumer groups and change them."),
     "message": _Entry("regulus.cli.message", "message", "Send messages and find them."),
+    "why": _Entry("regulus.cli.why", "why", "Explain why messages do not arrive."),
+    "dead": _Entry("regulus.cli.dead", "dead", "Look at dead letters and send them again."),
     "acl": _Entry("regulus.cli.acl", "acl", "See which rule allows or denies an action."),
     "cluster": _Entry("regulus.cli.cluster", "cluster", "Look at brokers."),
     "spark": _Entry("regulus.cli.spark", "spark", "Read messages as a Spark table."),

@@ -255,6 +255,9 @@ class PushConsumerConfig(ClientConfig):
     share_max_reconsume_times: bool = True
     """On: the number is set for the whole group, and the last member to set it wins. Off: it goes with each request, as
     in RocketMQ."""
+    with_causes: bool = True
+    """On: failed messages carry why they failed, the exception with its stack, into their retry copies and dead
+    letters. Off: nothing of an exception leaves the consumer."""
     suspend_current_queue_time_millis: int = 1_000
     """[ms] Pause of a queue that is consumed in order after a failure. Less tries again sooner, and uses up
     `max_reconsume_times` sooner."""

@@ -542,9 +542,11 @@ class Admin(shared_loop.Blocking):
         """Sorted names of the groups that brokers know, except the brokers' own."""
         return shared_loop.run(self._client.list_groups())
 
-    def consumer_connection(self, group: str) -> ConsumerConnection | None:
-        """The connected consumers of the group; None when there are none."""
-        return shared_loop.run(self._client.consumer_connection(group))
+    def consumer_connection(self, group: str, *, broker_address: str | None = None) -> ConsumerConnection | None:
+        """The consumers of the group that are connected to one broker, or to the first broker that has any; None when
+        there are none.
+        """
+        return shared_loop.run(self._client.consumer_connection(group, broker_address=broker_address))
 
     def producer_connection(self, group: str, topic: str) -> ProducerConnection:
         """The connected producers of the group that send to the topic. Raises BrokerRefused when there are none;

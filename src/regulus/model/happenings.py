@@ -1,8 +1,10 @@
-"""Recent events: for each kind the number of events and the first names. One part notes them, another takes and logs
-them."""
+"""Recent events: for each kind the number of events and the first names, or a text for each event. One part notes
+them, another takes and logs them."""
 
 NAMES_MAX = 5
 """Names kept for one kind; further ones are only counted."""
+TEXTS_MAX = 20
+"""Texts kept between two takes; further ones are only counted."""
 NAME_LENGTH_MAX = 255
 """Characters kept of a name: a peer chooses its length."""
 
@@ -49,3 +51,22 @@ class Happenings:
         """Add events that were taken elsewhere."""
         for kind, names in taken.items():
             self._kinds.setdefault(kind, FirstNames()).merge(names)
+
+
+class EventTexts:
+    """Events that are logged one by one, each with a text of its own."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+        self._count = 0
+
+    def note(self, text: str) -> None:
+        self._count += 1
+        if len(self._texts) < TEXTS_MAX:
+            self._texts.append(text)
+
+    def take(self) -> list[str]:
+        """The texts since the last call; the last one counts the events that are left out."""
+        texts, others = self._texts, self._count - len(self._texts)
+        self._texts, self._count = [], 0
+        return [*texts, f"{others} more of these"] if others else texts

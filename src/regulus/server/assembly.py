@@ -272,6 +272,8 @@ class BrokerServer:
         self._events.add_faults(self.broker.pop_revival.happenings)
         self._events.add_faults(self.broker.timers.happenings)
         self._events.add_faults(self.broker.storing.happenings)
+        self._events.add_texts(self.broker.dead_letters)
+        self._events.add_texts(self.broker.pop_revival.dead_letters)
         self._dispatch = DispatchLoop(self.store, lambda: self.broker.held_requests.queues,
                                       watched("waking held pulls", self.broker.message_arrived), self._clock)
         self._ticks = TickLoop(watched("tick of the broker", self._tick), self._tell_time)

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
+from regulus.client.administration.expected_brokers import check_brokers
 from regulus.client.config import ClientConfig
 from regulus.client.sync import Admin
 from regulus.errors import BrokerRefused, DataLoss, HeaderError, NoRoute, RecordError, StoreDamaged
@@ -19,7 +20,6 @@ from regulus.model.message_queue import MessageQueue
 from regulus.model.timestamps import dated
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
 from regulus.spark.credentials import credentials_of
-from regulus.spark.live.expected_brokers import check_brokers
 from regulus.spark.options import ReadOptions
 from regulus.spark.store.ends import StoreEnds
 from regulus.spark.store.files import ConsumeQueueFiles, StoreFiles

@@ -143,9 +143,10 @@ class Rig:
         return outcome.answer
 
     def send_back(self, offset: int, *, group: str = "CG", delay_level: int = 0, max_reconsume_times: int | None = None,
-                  origin_topic: str = "TopicA") -> RemotingCommand:
+                  origin_topic: str = "TopicA", cause: str | None = None, stack: str | None = None) -> RemotingCommand:
         header = ConsumerSendMsgBackRequest(offset=offset, group=group, delay_level=delay_level,
-                                            max_reconsume_times=max_reconsume_times, origin_topic=origin_topic)
+                                            max_reconsume_times=max_reconsume_times, origin_topic=origin_topic,
+                                            regulus_cause=cause, regulus_stack=stack)
         return self.ask(RequestCode.CONSUMER_SEND_MSG_BACK, header.ext())
 
     def commit(self, consumer_offset: int, *, group: str = "CG", topic: str = "TopicA", queue_id: int = 0,

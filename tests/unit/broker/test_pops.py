@@ -248,6 +248,8 @@ def test_after_its_last_try_a_message_is_a_dead_letter_and_never_comes_again():
     (unit,) = rig.store.queue_units("%DLQ%G", 0, 0, 10)
     letter = rig.store.look_message(unit.physical_offset)
     assert (letter.body, letter.properties["DLQ_ORIGIN_TOPIC"]) == (b"a", "T")
+    [text] = rig.broker.pop_revival.dead_letters.take()
+    assert text.endswith(" is a dead letter of group G after 3 tries: the cause is not known")
 
 
 def test_retries_go_to_the_second_form_of_their_topic_and_those_of_the_first_are_taken_too():

@@ -130,6 +130,8 @@ async def test_after_the_last_try_the_message_is_a_dead_letter_and_the_queue_goe
     (queue,) = await admin.queues(dlq_topic("CG"))
     dead = await admin.message_at(queue, 0)
     assert (dead.body, dead.properties["RETRY_TOPIC"]) == (b"k/0", "T")
+    assert {name: cause for name, cause in dead.properties.items() if name.startswith("CAUSE_")} == {
+        f"CAUSE_{attempt}": "RECONSUME_LATER" for attempt in range(1, 5)}
     assert (await admin.progress("CG", "T")).lag == 0
 
 

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from regulus.model.happenings import Happenings
+from regulus.model.happenings import TEXTS_MAX, EventTexts, Happenings
 from regulus.server.event_log import EVENT_INTERVAL_MS, EventLog
 
 
@@ -50,3 +50,16 @@ def test_what_somebody_should_mend_is_a_warning(caplog: pytest.LogCaptureFixture
     EventLog([clients], [faults]).tell()
     assert [(record.levelname, record.message) for record in caplog.records] == [
         ("INFO", "consumers joined: c1"), ("WARNING", "two with one id: c1")]
+
+
+def test_texts_have_a_line_each_up_to_a_limit(caplog: pytest.LogCaptureFixture) -> None:
+    texts = EventTexts()
+    log = EventLog([])
+    log.add_texts(texts)
+    for number in range(TEXTS_MAX + 3):
+        texts.note(f"event {number}")
+    with caplog.at_level(logging.WARNING):
+        log.tell()
+        log.tell()
+    assert [record.getMessage() for record in caplog.records] == [
+        *(f"event {number}" for number in range(TEXTS_MAX)), "3 more of these"]

@@ -7,18 +7,20 @@ Source: AbstractSendMessageProcessor.consumerSendMsgBack.
 """
 
 from regulus.broker import statistics
+from regulus.broker.dead_letter_notes import note_dead_letter
 from regulus.broker.outcome import Outcome, Reply, refuse
 from regulus.broker.placement import dead_letter_copy, retry_copy
 from regulus.broker.state import BrokerState
 from regulus.broker.storing import refusal_of
 from regulus.model import message_properties, permission
 from regulus.model.delay_level import FIRST_RETRY_LEVEL
+from regulus.model.failure_causes import Cause, add_cause, without_causes
 from regulus.model.message import MessageExt
 from regulus.model.peer import Peer
 from regulus.model.store_result import PutStatus
 from regulus.model.topics import NEVER_CONSUMED_TOPICS, SubscriptionGroupConfig, dlq_topic, is_dlq_topic, retry_topic
 from regulus.wire.codes import ResponseCode
-from regulus.wire.headers import ConsumerSendMsgBackRequest
+from regulus.wire.headers import ConsumerSendMsgBackRequest, ConsumerSendMsgBackResponse
 from regulus.wire.remoting_command import RemotingCommand
 
 DLQ_QUEUE_NUMS = 1
@@ -51,18 +53,31 @@ def handle_consumer_send_msg_back(request: RemotingCommand, peer: Peer, broker: 
         return refuse(request, ResponseCode.NO_PERMISSION,
                       f"the message at {header.offset} is not of {header.origin_topic}")
     message = _next_copy(header, group, failed, broker.send_facts.store_host or peer.local, broker, now_ms)
+    _add_cause(message, header)
     appended = broker.storing.store(message, now_ms)
+    if appended.status == PutStatus.MESSAGE_ILLEGAL and without_causes(message.properties):
+        # The message counts, not why it failed. It has its place already.
+        appended = broker.storing.append(message, now_ms)
     if appended.status != PutStatus.PUT_OK:
         # The code tells a consumer whether another attempt can help; RocketMQ answers SYSTEM_ERROR in any case.
         is_for_good = appended.status == PutStatus.MESSAGE_ILLEGAL
         return refuse(request, ResponseCode.MESSAGE_ILLEGAL if is_for_good else ResponseCode.SYSTEM_ERROR,
                       refusal_of(appended))
     original_topic = header.origin_topic or failed.topic
-    if is_dlq_topic(message.topic):
+    is_dead = is_dlq_topic(message.topic)
+    if is_dead:
+        note_dead_letter(broker.dead_letters, message, header.group)
         origin = failed.properties.get(message_properties.RETRY_TOPIC, original_topic)
         broker.statistics.ends.note_dead_letter(header.group, origin)
     broker.statistics.add(statistics.SNDBCK_PUT_NUMS, f"{original_topic}@{header.group}", 1)
-    return Reply(request.response(ResponseCode.SUCCESS), broker.storing.durable_at())
+    ext = ConsumerSendMsgBackResponse(regulus_dead_letter=True).ext() if is_dead else None
+    return Reply(request.response(ResponseCode.SUCCESS, ext=ext), broker.storing.durable_at())
+
+
+def _add_cause(message: MessageExt, header: ConsumerSendMsgBackRequest) -> None:
+    """Note in the copy, which counts this attempt, why the consumer could not use the message."""
+    if header.regulus_cause:
+        add_cause(message.properties, message.reconsume_times, Cause(header.regulus_cause, header.regulus_stack or ""))
 
 
 def _is_of(failed: MessageExt, topic: str) -> bool:

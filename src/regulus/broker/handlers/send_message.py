@@ -7,6 +7,7 @@ retry topic, properties that change where a message goes) leaves the fast path b
 Source: SendMessageProcessor, AbstractSendMessageProcessor.
 """
 
+from regulus.broker.dead_letter_notes import note_dead_letter
 from regulus.broker.handlers.send_refusals import refuse_put, refuse_send, refuse_size
 from regulus.broker.handlers.send_timers import attach_recall_handle, refuse_timer
 from regulus.broker.handlers.sink_sends import send_marked, send_run
@@ -161,8 +162,9 @@ def _send(request: RemotingCommand, header: SendMessageRequest, queue_id: int, t
     if appended.status is not _PUT_OK:
         return refuse_put(request, facts, appended)
     if is_dead_letter:
-        broker.statistics.ends.note_dead_letter(header.topic[len(topics.RETRY_PREFIX):],
-                                                properties.get(names.RETRY_TOPIC, header.topic))
+        group = header.topic[len(topics.RETRY_PREFIX):]
+        note_dead_letter(broker.dead_letters, message, group)
+        broker.statistics.ends.note_dead_letter(group, properties.get(names.RETRY_TOPIC, header.topic))
     if request.flag & _ONEWAY:
         return NO_REPLY
     response = send_message_response(request, _SUCCESS, facts.offset_message_id(store_host, appended.start),

@@ -25,6 +25,7 @@ from collections import deque
 from collections.abc import Iterator
 from heapq import heappop, heappush
 
+from regulus.broker.dead_letter_notes import note_dead_letter
 from regulus.broker.end_counts import EndCounts
 from regulus.broker.groups.consumer_offsets import NOT_FOUND, ConsumerOffsets
 from regulus.broker.groups.subscription_groups import SubscriptionGroups
@@ -36,7 +37,7 @@ from regulus.broker.timers.timers import Timers
 from regulus.broker.topics import Topics
 from regulus.errors import CorruptRecord, StoreDamaged
 from regulus.model import message_properties as names
-from regulus.model.happenings import Happenings
+from regulus.model.happenings import EventTexts, Happenings
 from regulus.model.message import MessageExt
 from regulus.model.receipt_handle import NORMAL, normal_topic, retry_flag, retry_topic_v1, retry_topic_v2, size_max
 from regulus.model.store_result import PutStatus
@@ -132,6 +133,7 @@ class PopRevival:
     def __init__(self, store: MessageStore, storing: Storing, timers: Timers, flights: PopFlights, topics: Topics,
                  groups: SubscriptionGroups, offsets: ConsumerOffsets, ends: EndCounts) -> None:
         self.happenings = Happenings()
+        self.dead_letters = EventTexts()
         self.revived = 0
         self.is_hurried = False
         """Whether something was given back since the last tick."""
@@ -363,6 +365,8 @@ class PopRevival:
             status = self._storing.append(copy, now_ms).status
             if status != PutStatus.MESSAGE_ILLEGAL:
                 break
+        if status == PutStatus.PUT_OK and is_dlq_topic(copy.topic):
+            note_dead_letter(self.dead_letters, copy, key.group)
         if status == PutStatus.QUEUE_DAMAGED:
             return self._put_again(queue, checkpoint, offset, host, now_ms, PUT_BACK, place)
         if status == PutStatus.MESSAGE_ILLEGAL:

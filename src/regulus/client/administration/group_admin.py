@@ -113,10 +113,11 @@ class GroupAdmin(TopicAdmin):
 
     # --- members -----------------------------------------------------------------------------------------------------
 
-    async def consumer_connection(self, group: str) -> ConsumerConnection | None:
-        """The connected consumers of the group; None when there are none."""
+    async def consumer_connection(self, group: str, *, broker_address: str | None = None) -> ConsumerConnection | None:
+        """The consumers of the group that are connected to one broker, or to the first broker that has any; None when
+        there are none."""
         header = GetConsumerConnectionListRequest(group)
-        for address in await self._group_readers(group):
+        for address in [broker_address] if broker_address else await self._group_readers(group):
             try:
                 answer = await self._request(address, RequestCode.GET_CONSUMER_CONNECTION_LIST, header.ext())
             except BrokerRefused as error:

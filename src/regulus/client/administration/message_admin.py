@@ -94,7 +94,7 @@ class MessageAdmin(GroupAdmin):
             raise ClientError(str(error), ResponseCode.NO_MESSAGE) from error
         header = ViewMessageByIdRequest(offset=physical_offset)
         answer = await self._request(host_text(host), RequestCode.VIEW_MESSAGE_BY_ID, header.ext())
-        return _unpacked(message_record.decode(answer.body))
+        return unpacked(message_record.decode(answer.body))
 
     async def messages_by_unique_key(self, topic: str, unique_key: str) -> FoundMessages:
         """All messages with this unique key, oldest first: retries and repeated sends make copies. Raises NoRoute."""
@@ -142,7 +142,7 @@ class MessageAdmin(GroupAdmin):
         if answer.code not in _PULLED:
             raise BrokerRefused(answer.code, answer.remark, address)
         place = PullMessageResponse.decode(answer)
-        records = [_unpacked(message) for message in message_record.decode_all(answer.body)] if answer.body else []
+        records = [unpacked(message) for message in message_record.decode_all(answer.body)] if answer.body else []
         messages = [each for record in records for each in (unwrap(record) if is_inner_batch(record) else (record,))]
         if records and records[0].queue_offset < queue_offset:
             messages = from_offset(messages, queue_offset)
@@ -197,10 +197,10 @@ class MessageAdmin(GroupAdmin):
                 found.cut |= len(messages) >= min(header.max_num, JAVA_ANSWER_MAX)
                 return
             if header.unique_key_query:
-                found += filter(matches, map(_unpacked, page))
+                found += filter(matches, map(unpacked, page))
                 return
             seen.update(message.physical_offset for message in page)
-            fitting = [_unpacked(message) for message in page if matches(message)]
+            fitting = [unpacked(message) for message in page if matches(message)]
             found += fitting
             count += len(fitting)
             oldest = min(page, key=lambda message: message.physical_offset)
@@ -212,7 +212,7 @@ _PULLED = (ResponseCode.SUCCESS, ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_
            ResponseCode.PULL_OFFSET_MOVED)
 
 
-def _unpacked(message: MessageExt) -> MessageExt:
+def unpacked(message: MessageExt) -> MessageExt:
     if message.sys_flag & flags.COMPRESSED:
         message.body = compression.decompress(message.body, message.sys_flag)
     return message

@@ -16,6 +16,7 @@ from regulus.client.grpc.session import QueueEndpoint, Session, check_status
 from regulus.client.received_message import ReceivedMessage
 from regulus.client.tasks import TaskGroup
 from regulus.errors import ClientClosed, ClientError, ConnectFailed, ConnectionLost, NoRoute
+from regulus.model.failure_causes import Cause
 from regulus.wire.bodies import SubscriptionData
 from regulus.wire.bodies.subscription_data import SQL92
 from regulus.wire.grpc import messages
@@ -187,7 +188,7 @@ class GrpcReceiver:
         message.receipt_handle = answer.receipt_handle or message.receipt_handle
         message.invisible_until_ms = until_ms
 
-    async def dead_letter(self, message: ReceivedMessage, deliveries_max: int) -> None:
+    async def dead_letter(self, message: ReceivedMessage, deliveries_max: int, cause: Cause) -> None:
         request = messages.ForwardMessageToDeadLetterQueueRequest(
             receipt_handle=message.receipt_handle, message_id=message.message_id,
             delivery_attempt=message.delivery_attempt, max_delivery_attempts=deliveries_max)

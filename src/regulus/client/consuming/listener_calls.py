@@ -16,11 +16,14 @@ from regulus.client.connecting.client_instance import now_ms, steady_ms
 from regulus.client.consuming.listener_workers import ListenerWorkers, Work, rate_bucket
 from regulus.client.consuming.send_back import IsOurs, SendBack
 from regulus.client.core.consume_statistics import TopicStatistics
+from regulus.client.core.listener_cause import LATER
 from regulus.client.core.ordered_queue import Blocked, Call, DeadLetter, OrderedQueue, WakeAt
 from regulus.client.core.owned_queue import OwnedQueue
 from regulus.client.core.send_back import DEAD_LETTER
+from regulus.client.foreign_calls import call
 from regulus.client.listener import ConsumeStatus, MessageListener
 from regulus.client.tasks import TaskGroup
+from regulus.model.failure_causes import Cause, add_cause
 from regulus.model.message import MessageExt
 
 _log = logging.getLogger(__name__)
@@ -183,19 +186,20 @@ class ListenerCalls:
         """Send failed messages back. Messages that no broker takes, for whatever reason, are tried again here, and the
         offset to commit does not advance past them."""
         taken = list(done)
-        error = await _tried(self._send_back_all(owned, failed, work.context.delay_level_when_next_consume, taken))
+        error = await _tried(self._send_back_all(owned, failed, work.context.delay_level_when_next_consume, work.cause,
+                                               taken))
         self._finished(owned, taken)
         self._retry_here_later(owned, _without(failed, taken))
         if error is not None:
             raise error
 
     async def _send_back_all(self, owned: OwnedQueue, messages: Sequence[MessageExt], delay_level: int,
-                             taken: list[MessageExt]) -> None:
+                             cause: Cause, taken: list[MessageExt]) -> None:
         """Send messages back; those that a broker took are added to `taken`, also when this fails halfway."""
         assert self._send_back is not None
         for message in messages:
             if owned.held((message,)) and await self._send_back.send_back(
-                    message, owned.queue, delay_level, _is_ours(owned)):
+                    message, owned.queue, delay_level, _is_ours(owned), cause):
                 taken.append(message)
 
     def _retry_here_later(self, owned: OwnedQueue, messages: Sequence[MessageExt]) -> None:
@@ -256,20 +260,28 @@ class ListenerCalls:
             self._statistics(owned.queue.topic).consumed(ok, len(work.messages) - ok, now - work.started_ms)
         if not is_success:
             self._check_return(work)
+            self._keep_cause(work)
         said = owned.call_ended(is_success, work.context.suspend_current_queue_time_millis, now)
         if isinstance(said, DeadLetter):
-            self._sends_back.spawn(self._dead_letters(owned, said), f"dead letters of {owned.queue}")
+            self._sends_back.spawn(self._dead_letters(owned, said, work.cause), f"dead letters of {owned.queue}")
             return
         self._ordered_ended(owned, said)
 
-    async def _dead_letters(self, owned: OrderedQueue, step: DeadLetter) -> None:
+    def _keep_cause(self, work: Work) -> None:
+        """Note the cause in the messages, which are tried again here. A listener may have made anything of their
+        properties, and then the cause is left out."""
+        if self._config.with_causes:
+            for message in work.messages:
+                call(add_cause, message.properties, message.reconsume_times + 1, work.cause)
+
+    async def _dead_letters(self, owned: OrderedQueue, step: DeadLetter, cause: Cause = LATER) -> None:
         """Make dead letters of the batch and continue after it; when no broker takes them, keep trying."""
         assert self._send_back is not None
         taken: list[MessageExt] = []
         try:
             if not step.reason:
                 for message in step.messages:
-                    if await self._send_back.dead_letter(message, owned.queue, _is_ours(owned)):
+                    if await self._send_back.dead_letter(message, owned.queue, _is_ours(owned), cause):
                         taken.append(message)
             elif self._is_clustering:
                 await self._hand_on(owned, step.messages, DEAD_LETTER,
@@ -321,7 +333,8 @@ class ListenerCalls:
                      owned.queue, self._config.consume_timeout)
         work.is_expiring = True
         taken: list[MessageExt] = []
-        error = await _tried(self._send_back_all(owned, messages, EXPIRED_DELAY_LEVEL, taken))
+        cause = Cause(f"consume_timeout: the listener held it for more than {self._config.consume_timeout} ms")
+        error = await _tried(self._send_back_all(owned, messages, EXPIRED_DELAY_LEVEL, cause, taken))
         work.is_expiring = False
         self._finished(owned, taken)
         kept = owned.held(messages)

@@ -18,11 +18,13 @@ from typing import Protocol
 from regulus.client import real_threads
 from regulus.client.config import PushConsumerConfig
 from regulus.client.connecting.client_instance import steady_ms
+from regulus.client.core.listener_cause import LATER, cause_of
 from regulus.client.core.token_bucket import TokenBucket
 from regulus.client.foreign_calls import call, call_anywhere, call_from_thread, call_here, is_async
 from regulus.client.listener import ConsumeContext, ConsumeStatus, MessageListener
 from regulus.client.real_threads import SimpleQueue
 from regulus.client.tasks import TaskGroup
+from regulus.model.failure_causes import Cause
 from regulus.model.message import MessageExt
 from regulus.model.message_queue import MessageQueue
 
@@ -60,9 +62,10 @@ class Source(Protocol):
 
 class Work:
     """One call of the listener. `is_expiring`: it takes too long, and its messages are being sent back. `is_expired`:
-    all of them have been sent back. `odd_answer`: describes an answer that is not a ConsumeStatus."""
+    all of them have been sent back. `odd_answer`: describes an answer that is not a ConsumeStatus. `cause`: why the
+    call failed, if it did."""
 
-    __slots__ = ("context", "is_expired", "is_expiring", "messages", "odd_answer", "owned", "started_ms")
+    __slots__ = ("cause", "context", "is_expired", "is_expiring", "messages", "odd_answer", "owned", "started_ms")
 
     def __init__(self, owned: Source, messages: Sequence[MessageExt], consumer_group: str = "") -> None:
         self.owned = owned
@@ -72,6 +75,7 @@ class Work:
         self.is_expiring = False
         self.is_expired = False
         self.odd_answer = ""
+        self.cause = LATER
 
     def failed(self) -> list[int]:
         """Indexes of the messages that failed in a call that succeeded."""
@@ -211,8 +215,7 @@ class ListenerWorkers:
     def _judge(self, work: Work, said: object, error: BaseException | None) -> ConsumeStatus:
         """The status of a call; a failure is logged."""
         status, error = self._ended(work, said, error)
-        if error is not None:
-            _log_failure(work, error)
+        _note_cause(work, error)
         return status
 
     def _ended(self, work: Work, said: object, error: BaseException | None) -> Ended:
@@ -249,7 +252,7 @@ class ListenerWorkers:
                     self._begin_worker(number)
             while self._cut_off:
                 work, error = self._cut_off.popleft()
-                _log_failure(work, error)
+                _note_cause(work, error)
                 self._on_result(work, ConsumeStatus.RECONSUME_LATER)
 
     async def _work(self) -> None:
@@ -348,6 +351,13 @@ def _judged(work: Work, said: object) -> ConsumeStatus:
     return ConsumeStatus.RECONSUME_LATER
 
 
-def _log_failure(work: Work, error: BaseException) -> None:
-    _log.warning("the listener failed for %d messages of %s, from offset %d; they are tried again later",
-                 len(work.messages), work.owned.queue, work.messages[0].queue_offset, exc_info=error)
+def _note_cause(work: Work, error: BaseException | None) -> None:
+    """Note why the call failed, and log it. What becomes of the messages is not known here."""
+    if error is None:
+        if work.odd_answer:
+            work.cause = cause_of(None, work.odd_answer)
+        return
+    cause, unclear = call(cause_of, error, "")
+    work.cause = cause if isinstance(cause, Cause) and unclear is None else Cause(type(error).__name__)
+    _log.warning("the listener failed for %d messages of %s, from offset %d", len(work.messages), work.owned.queue,
+                 work.messages[0].queue_offset, exc_info=error)

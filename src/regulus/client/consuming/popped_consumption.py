@@ -26,11 +26,13 @@ from regulus.client.consuming.listener_workers import ListenerWorkers, Work, rat
 from regulus.client.consuming.receiver import Receive, Receiver
 from regulus.client.consuming.remoting_receiver import RETRY_DELAYS_MS
 from regulus.client.core.consume_statistics import TopicStatistics
+from regulus.client.core.listener_cause import NO_CAUSE
 from regulus.client.listener import ConsumeStatus, MessageListener
 from regulus.client.received_message import PoppedState, ReceivedMessage
 from regulus.client.tasks import TaskGroup
 from regulus.errors import ClientError, ReceiptInvalid, TooManyRequests
 from regulus.model.delay_level import FIRST_RETRY_LEVEL
+from regulus.model.failure_causes import Cause, tries_text
 from regulus.model.message_queue import MessageQueue
 from regulus.wire.bodies import SubscriptionData
 
@@ -327,7 +329,8 @@ class PoppedConsumption:
             self._ordered_call_ended(popped, work, is_success)
             return
         self._tell(popped, [(message, self._ack(message)) for message in done] + [
-            (message, self._failed(message, work.context.delay_level_when_next_consume)) for message in failed])
+            (message, self._failed(message, work.context.delay_level_when_next_consume, work.cause))
+            for message in failed])
 
     def _hand_on(self, popped: PoppedBatch) -> None:
         """Report unreadable messages as failed: another member may be able to read them, and after the group's last
@@ -335,19 +338,25 @@ class PoppedConsumption:
         for message in popped.messages:
             _log.warning("message %s of %s cannot be read and is handed on: %s", message.message_id, popped.queue,
                          message.unreadable)
-        self._tell(popped, [(message, self._failed(message, 0)) for message in popped.messages])
+        self._tell(popped, [(message, self._failed(message, 0, _unreadable(message))) for message in popped.messages])
 
     def _ack(self, message: ReceivedMessage) -> "Deed":
         return lambda: self.receiver.ack(message), PoppedState.COMMIT
 
-    def _failed(self, message: ReceivedMessage, delay_level: int) -> "Deed":
+    def _failed(self, message: ReceivedMessage, delay_level: int, cause: Cause) -> "Deed":
         rules = self.receiver.rules
         if delay_level < 0 or message.delivery_attempt >= rules.deliveries_max:
-            return lambda: self.receiver.dead_letter(message, rules.deliveries_max), PoppedState.DEAD_LETTER
+            return lambda: self._dead_letter(message, cause), PoppedState.DEAD_LETTER
         delay_ms = rules.retry_delay_ms(message.delivery_attempt)
         if delay_level > 0:
             delay_ms = RETRY_DELAYS_MS[max(0, min(delay_level - FIRST_RETRY_LEVEL, len(RETRY_DELAYS_MS) - 1))]
         return lambda: self.receiver.change_invisible(message, delay_ms), PoppedState.RETRY
+
+    async def _dead_letter(self, message: ReceivedMessage, cause: Cause) -> None:
+        await self.receiver.dead_letter(message, self.receiver.rules.deliveries_max,
+                                        cause if self._config.with_causes else NO_CAUSE)
+        _log.warning("message %s with keys %s is a dead letter of group %s after %s: %s", message.message_id,
+                     message.keys or "-", self._group, tries_text(message.delivery_attempt), cause.text)
 
     def _tell(self, popped: PoppedBatch, deeds: "Sequence[tuple[ReceivedMessage, Deed]]") -> None:
         """Report to the server how each message ended, in the background; afterwards there is room for others."""
@@ -413,7 +422,8 @@ class PoppedConsumption:
         popped = line.waiting[0]
         [message] = popped.messages
         if message.unreadable:
-            self._telling.spawn(self._first_ended(popped, message, self._failed(message, -1)), f"message of {queue}")
+            self._telling.spawn(self._first_ended(popped, message, self._failed(message, -1, _unreadable(message))),
+                                f"message of {queue}")
         else:
             self.workers.submit([self._work(popped)])
 
@@ -423,7 +433,7 @@ class PoppedConsumption:
         assert line is not None
         is_last = message.delivery_attempt >= self.receiver.rules.deliveries_max
         if is_success or is_last or work.context.delay_level_when_next_consume < 0:
-            deed = self._ack(message) if is_success else self._failed(message, -1)
+            deed = self._ack(message) if is_success else self._failed(message, -1, work.cause)
             self._telling.spawn(self._first_ended(popped, message, deed), f"end of a message of {popped.queue}")
             return
         message.reconsume_times += 1
@@ -508,6 +518,10 @@ class PoppedConsumption:
                 except ClientError as error:
                     _log.warning("message %s of %s could not be given back, and is delivered again when its invisible "
                                  "time is over: %s", message.message_id, popped.queue, error)
+
+
+def _unreadable(message: ReceivedMessage) -> Cause:
+    return Cause(f"unreadable: {message.unreadable}")
 
 
 Deed = tuple[Callable[[], Awaitable[None]], PoppedState]

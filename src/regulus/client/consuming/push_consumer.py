@@ -453,14 +453,14 @@ class PushConsumer(Started):
             name_servers=instance.name_servers.addresses, started_ms=self._started_ms,
             orderly=self.config.consume_orderly, thread_count=self.config.consume_thread_max,
             subscriptions=self._subscriptions.values(), queues=consumption.owned.values(),
-            statistics=self._statistics, restarts=restarts, now_ms=steady_ms())
+            statistics=self._statistics, restarts=restarts, now_ms=steady_ms(), limits=self._base_limits)
 
     def _popping_info(self, popped: PoppedConsumption) -> ConsumerRunningInfo:
         return running_info(
             name_servers=[self._name_server], started_ms=self._started_ms, orderly=popped.receiver.rules.is_orderly,
             thread_count=self.config.consume_thread_max, subscriptions=self._subscriptions.values(), queues=(),
             statistics=self._statistics, restarts=popped.restarts + self._tasks.restarts, now_ms=steady_ms(),
-            popped=popped.counts())
+            limits=self._base_limits, popped=popped.counts())
 
     async def _answer_consume_directly(self, command: RemotingCommand) -> RemotingCommand | None:
         header = ConsumeMessageDirectlyRequest.decode(command)

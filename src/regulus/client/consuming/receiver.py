@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from regulus.client.received_message import ReceivedMessage
+from regulus.model.failure_causes import Cause
 from regulus.model.message import MessageExt
 from regulus.wire.bodies import SubscriptionData
 
@@ -72,5 +73,5 @@ class Receiver(Protocol):
     async def change_invisible(self, message: ReceivedMessage, invisible_ms: int) -> None:
         """Let the message be invisible for this time from now on; it gets a new receipt."""
 
-    async def dead_letter(self, message: ReceivedMessage, deliveries_max: int) -> None:
-        """Move the message to the group's dead letters, and acknowledge it."""
+    async def dead_letter(self, message: ReceivedMessage, deliveries_max: int, cause: Cause) -> None:
+        """Move the message to the group's dead letters, with the cause if the protocol has it, and acknowledge it."""

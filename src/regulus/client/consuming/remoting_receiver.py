@@ -35,6 +35,7 @@ from regulus.errors import (
 from regulus.model import message_properties as names
 from regulus.model import receipt_handle, sys_flag
 from regulus.model.delay_level import DEFAULT_LADDER, FIRST_RETRY_LEVEL, parse_ladder
+from regulus.model.failure_causes import Cause, told
 from regulus.model.receipt_handle import ReceiptHandle
 from regulus.record import message_record
 from regulus.wire import compression
@@ -315,13 +316,14 @@ class RemotingReceiver:
             revive_queue_id=told.revive_qid))
         message.invisible_until_ms = until_ms
 
-    async def dead_letter(self, message: ReceivedMessage, deliveries_max: int) -> None:
+    async def dead_letter(self, message: ReceivedMessage, deliveries_max: int, cause: Cause) -> None:
         """Copy the message to the dead letters, then acknowledge it: in this order it cannot get lost."""
         handle, topic = self._place(message)
+        text, stack = told(cause)
         header = ConsumerSendMsgBackRequest(
             offset=message.physical_offset, group=self._member.group, delay_level=DEAD_LETTER, origin_topic=topic,
             origin_msg_id=message.message_id or None, unit_mode=False, broker_name=handle.broker_name,
-            max_reconsume_times=0)
+            max_reconsume_times=0, regulus_cause=text, regulus_stack=stack)
         answer = await self._ask(self.instance, message.topic, handle.broker_name, RequestCode.CONSUMER_SEND_MSG_BACK,
                                  header.ext(), self._timeout_ms)
         self._check(answer, handle.broker_name)

@@ -5,7 +5,7 @@ import platform
 from collections.abc import Collection, Iterable, Mapping
 
 from regulus.client.core.consume_statistics import TopicStatistics
-from regulus.client.core.flow_control import MIB
+from regulus.client.core.flow_control import MIB, FlowLimits
 from regulus.client.core.ordered_queue import OrderedQueue
 from regulus.client.core.owned_queue import OwnedQueue
 from regulus.client.received_message import PoppedState
@@ -18,13 +18,18 @@ several times."""
 TASKS_RESTARTED = "PROP_TASKS_RESTARTED"
 POPPED = "PROP_POPPED_"
 
+PULL_THRESHOLD = "pullThresholdForQueue"
+PULL_THRESHOLD_MIB = "pullThresholdSizeForQueue"
+"""RocketMQ's names for the limits of a queue's cache."""
+
 
 def running_info(*, name_servers: Iterable[str], started_ms: int, orderly: bool, thread_count: int,
                  subscriptions: Iterable[SubscriptionData], queues: Collection[OwnedQueue],
-                 statistics: Mapping[str, TopicStatistics], restarts: int, now_ms: int,
+                 statistics: Mapping[str, TopicStatistics], restarts: int, now_ms: int, limits: FlowLimits,
                  popped: Mapping[PoppedState, int] | None = None) -> ConsumerRunningInfo:
     """The answer to GET_CONSUMER_RUNNING_INFO. `restarts`: how often background tasks failed and were started again.
-    Regulus adds it, the number of blocked queues, and the popped messages by state as properties of its own."""
+    Regulus adds it, the number of blocked queues, and the popped messages by state as properties of its own. `limits`:
+    those of a queue whose topic has no limits of its own."""
     properties = {
         "PROP_CLIENT_VERSION": f"V5_3_3 (Regulus, Python {platform.python_version()})",
         "PROP_CONSUMEORDERLY": "true" if orderly else "false",
@@ -34,6 +39,8 @@ def running_info(*, name_servers: Iterable[str], started_ms: int, orderly: bool,
         "PROP_THREADPOOL_CORE_SIZE": str(thread_count),
         BLOCKED_QUEUES: str(sum(map(_is_blocked, queues))),
         TASKS_RESTARTED: str(restarts),
+        PULL_THRESHOLD: str(limits.count_max),
+        PULL_THRESHOLD_MIB: str(limits.size_max_mib),
         **{f"{POPPED}{state}": str(count) for state, count in (popped or {}).items()},
     }
     return ConsumerRunningInfo(

@@ -28,12 +28,13 @@ from regulus.errors import (
     RequestTooLarge,
     SendFailed,
 )
+from regulus.model.failure_causes import Cause, add_cause, told, tries_text
 from regulus.model.message import Message, MessageExt
 from regulus.model.message_id import host_text
 from regulus.model.message_properties import ORIGIN_MESSAGE_ID
 from regulus.model.message_queue import MessageQueue
 from regulus.wire.codes import RequestCode, ResponseCode
-from regulus.wire.headers import ConsumerSendMsgBackRequest
+from regulus.wire.headers import ConsumerSendMsgBackRequest, ConsumerSendMsgBackResponse
 from regulus.wire.remoting_command import RemotingCommand
 
 _log = logging.getLogger(__name__)
@@ -69,21 +70,25 @@ class SendBack:
         self._producer: Producer | None = None
         self._away: set[str] = set()
 
-    async def send_back(self, message: MessageExt, queue: MessageQueue, delay_level: int, is_ours: IsOurs) -> bool:
+    async def send_back(self, message: MessageExt, queue: MessageQueue, delay_level: int, is_ours: IsOurs,
+                        cause: Cause) -> bool:
         """Send a message back; True when a broker has it again: the one it came from, or any other through the retry
         topic."""
-        if not is_of_inner_batch(message) and await self._taken_by_its_broker(message, queue, delay_level):
+        if not is_of_inner_batch(message) and await self._taken_by_its_broker(message, queue, delay_level, cause):
             return True
         limit = self._limit.anywhere()
-        retry = retry_message(message, self._group, delay_level, limit)
+        retry = self._with_cause(retry_message(message, self._group, delay_level, limit), message, cause)
         refusal = await self._to_the_retry_topic(retry, message, queue)
         if refusal and message.reconsume_times >= self._limit.own:
-            return await self.dead_letter(message, queue, is_ours)
+            return await self.dead_letter(message, queue, is_ours, cause)
+        if refusal is None and (delay_level == DEAD_LETTER or 0 <= limit <= message.reconsume_times):
+            self._tell_dead(message, cause)
         return refusal is None
 
-    async def _taken_by_its_broker(self, message: MessageExt, queue: MessageQueue, delay_level: int) -> bool:
+    async def _taken_by_its_broker(self, message: MessageExt, queue: MessageQueue, delay_level: int,
+                                   cause: Cause) -> bool:
         try:
-            await self._to_its_broker(message, queue, delay_level)
+            await self._to_its_broker(message, queue, delay_level, cause)
             if queue.broker_name in self._away:
                 self._away.discard(queue.broker_name)
                 _log.info("broker %s takes back messages of group %s again", queue.broker_name, self._group)
@@ -96,18 +101,20 @@ class SendBack:
                              message.message_id, queue, error)
             return False
 
-    async def dead_letter(self, message: MessageExt, queue: MessageQueue, is_ours: IsOurs) -> bool:
+    async def dead_letter(self, message: MessageExt, queue: MessageQueue, is_ours: IsOurs, cause: Cause) -> bool:
         """Make a dead letter of a message that was tried here often enough; True when a broker has it.
 
         The properties that a dead letter adds may make it too large for a producer. Then the message's own broker makes
         it, or parts of the message are left out.
         """
-        letter = retry_message(message, self._group, DEAD_LETTER, GROUP_LIMIT)
+        letter = self._with_cause(retry_message(message, self._group, DEAD_LETTER, GROUP_LIMIT), message, cause)
         refusal = await self._to_the_retry_topic(letter, message, queue)
         if not refusal:
+            if refusal is None:
+                self._tell_dead(message, cause)
             return refusal is None
         if message.physical_offset != NOT_STORED and not is_of_inner_batch(message):
-            if await self._made_by_its_broker(message, queue, is_ours):
+            if await self._made_by_its_broker(message, queue, is_ours, cause):
                 return True
             if not is_ours():
                 return False
@@ -120,11 +127,13 @@ class SendBack:
                 _log.warning("message %s became a dead letter that is not whole: %s; the whole one has id %s",
                              message.message_id, lacking.properties[NOT_WHOLE],
                              letter.properties[ORIGIN_MESSAGE_ID])
+                self._tell_dead(message, cause)
             if not said:
                 return said is None
         return False
 
-    async def _made_by_its_broker(self, message: MessageExt, queue: MessageQueue, is_ours: IsOurs) -> bool:
+    async def _made_by_its_broker(self, message: MessageExt, queue: MessageQueue, is_ours: IsOurs,
+                                  cause: Cause) -> bool:
         """Ask the message's broker to make the dead letter; whether it did.
 
         Only this broker has the whole message, so it is asked repeatedly before anything is left out, until it refuses
@@ -134,7 +143,7 @@ class SendBack:
         pause_ms = LETTER_PAUSE_FIRST_MS
         while True:
             try:
-                await self._to_its_broker(message, queue, DEAD_LETTER)
+                await self._to_its_broker(message, queue, DEAD_LETTER, cause)
                 return True
             except (ClientError, HeaderError) as error:
                 _log.warning("message %s of %s not made a dead letter by its broker: %s", message.message_id, queue,
@@ -151,15 +160,25 @@ class SendBack:
                       is_ours: IsOurs) -> bool:
         """Send back a message that cannot be read; True when a broker has it. If its own broker does not take it, its
         bytes become a dead letter with the reason, because in a retry message they would be taken for a body."""
+        cause = Cause(f"unreadable: {reason}")
         if message.physical_offset != NOT_STORED and not is_inner_batch(message):
             try:
-                await self._to_its_broker(message, queue, delay_level)
+                await self._to_its_broker(message, queue, delay_level, cause)
                 return True
             except (ClientError, HeaderError) as error:
                 _log.warning("unreadable message at %d of %s not sent back, making a dead letter of its bytes: %s",
                              message.queue_offset, queue, error)
         message.properties[UNREADABLE] = reason
-        return await self.dead_letter(message, queue, is_ours)
+        return await self.dead_letter(message, queue, is_ours, cause)
+
+    def _with_cause(self, copy: Message, message: MessageExt, cause: Cause) -> Message:
+        if self._config.with_causes:
+            add_cause(copy.properties, message.reconsume_times + 1, cause)
+        return copy
+
+    def _tell_dead(self, message: MessageExt, cause: Cause) -> None:
+        _log.warning("message %s with keys %s is a dead letter of group %s after %s: %s", message.message_id,
+                     message.keys or "-", self._group, tries_text(message.reconsume_times + 1), cause.text)
 
     async def close(self) -> None:
         producer, self._producer = self._producer, None
@@ -185,16 +204,21 @@ class SendBack:
                      "message %s of %s not sent to %s: %s", message.message_id, queue, copy.topic, error)
             return str(error) if _is_for_good(error) else ""
 
-    async def _to_its_broker(self, message: MessageExt, queue: MessageQueue, delay_level: int) -> None:
+    async def _to_its_broker(self, message: MessageExt, queue: MessageQueue, delay_level: int, cause: Cause) -> None:
         limit = self._limit.at(queue.broker_name)
+        text, stack = told(cause) if self._config.with_causes else (None, None)
         header = ConsumerSendMsgBackRequest(
             offset=message.physical_offset, group=self._group, delay_level=delay_level, origin_topic=message.topic,
             origin_msg_id=message.message_id or None, unit_mode=False, broker_name=queue.broker_name,
-            max_reconsume_times=None if limit == GROUP_LIMIT else limit)
+            max_reconsume_times=None if limit == GROUP_LIMIT else limit, regulus_cause=text, regulus_stack=stack)
         route = await self._instance.route(queue.topic)
         address = route.master(queue.broker_name) or host_text(message.store_host)
-        await self._instance.request(address, RemotingCommand.request(RequestCode.CONSUMER_SEND_MSG_BACK, header.ext()),
-                                     SEND_BACK_TIMEOUT_MS)
+        answer = await self._instance.request(
+            address, RemotingCommand.request(RequestCode.CONSUMER_SEND_MSG_BACK, header.ext()), SEND_BACK_TIMEOUT_MS)
+        # A broker of RocketMQ does not say what became of the message; the request shows it in some cases.
+        if ConsumerSendMsgBackResponse.decode(answer).regulus_dead_letter or delay_level == DEAD_LETTER or (
+                0 <= limit <= message.reconsume_times):
+            self._tell_dead(message, cause)
 
     async def _inner_producer(self) -> Producer:
         if self._producer is None:

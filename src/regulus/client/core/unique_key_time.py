@@ -13,6 +13,11 @@ _SLACK_MS = 1000
 def search_from_ms(unique_key: str, now_ms: int) -> int:
     """A time just before the key was made, if it was made within the last month; 0 for a text that is not a unique
     key."""
+    return max(0, made_ms(unique_key, now_ms) - _SLACK_MS)
+
+
+def made_ms(unique_key: str, now_ms: int) -> int:
+    """When the key was made, if it was made within the last month; 0 for a text that is not a unique key."""
     try:
         month_ms = unique_key_month_ms(unique_key)
     except ValueError:
@@ -23,4 +28,4 @@ def search_from_ms(unique_key: str, now_ms: int) -> int:
     if made > now_ms:
         month = (month - timedelta(days=1)).replace(day=1)
         made = int(month.timestamp() * 1000) + month_ms
-    return max(0, made - _SLACK_MS)
+    return max(0, made)

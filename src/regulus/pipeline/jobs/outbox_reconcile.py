@@ -19,10 +19,10 @@ from pyspark.sql import functions as F
 
 from regulus.errors import JobRefused
 from regulus.model.message_properties import REAL_TOPIC, RETRY_TOPIC
+from regulus.model.redrive import names_of
 from regulus.model.timestamps import milliseconds_of
 from regulus.model.topics import SCHEDULE_TOPIC, TIMER_TOPIC, dlq_topic, retry_topic
 from regulus.pipeline.jobs.log_source import LogSource
-from regulus.pipeline.jobs.sending import names_of
 from regulus.pipeline.progress import Say, say_nothing
 from regulus.pipeline.steps.outbox_facts import (
     QUEUE,

@@ -23,6 +23,7 @@ from pyspark.sql import functions as F
 
 from regulus.errors import JobRefused
 from regulus.model.message_properties import REAL_TOPIC, RETRY_TOPIC
+from regulus.model.redrive import RESEND_OF, names_of
 from regulus.model.topics import (
     SCHEDULE_TOPIC,
     TIMER_TOPIC,
@@ -32,7 +33,7 @@ from regulus.model.topics import (
     retry_topic,
 )
 from regulus.pipeline.jobs.log_source import LogSource
-from regulus.pipeline.jobs.sending import RESEND_OF, Places, Target, names_of, places, send, written_down
+from regulus.pipeline.jobs.sending import Places, Target, places, send, written_down
 from regulus.pipeline.progress import Say, say_nothing
 from regulus.pipeline.steps.verdicts import (
     FINE,

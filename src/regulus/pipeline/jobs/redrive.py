@@ -19,14 +19,27 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from regulus.errors import JobRefused, TopicMissing
-from regulus.model.topics import dlq_topic, retry_topic
+from regulus.model.receipt_handle import retry_topic_v1, retry_topic_v2
+from regulus.model.redrive import (
+    BEYOND_CAP,
+    CLOCKS_APART_MAX_MS,
+    LOG_IS_NEWER,
+    NO_TOPIC,
+    REASONS_NOT_TO_SEND,
+    REDRIVE_OF,
+    SENT,
+    SENT_BEFORE,
+    TO_SEND,
+    TOPIC_IS_NEWER,
+    is_of_first_copies,
+    sentence,
+)
+from regulus.model.topics import TOPIC_SIZE_MAX, dlq_topic, retry_topic
 from regulus.pipeline.jobs.log_source import LogSource
 from regulus.pipeline.jobs.sending import (
-    REDRIVE_OF,
     Places,
     Target,
     anew,
-    names_of,
     place_text,
     places,
     send,
@@ -40,11 +53,7 @@ COLUMNS = ("topic", "broker_name", "queue_id", "queue_offset", "physical_offset"
            "offset_message_id", "keys", "tags", "properties", "body", "flag", "born_time", "store_time",
            "reconsume_times", "sharding_key", "origin_topic", "origin_message_id")
 SETTABLE = ("topic", "body", "keys", "tags", "sharding_key")
-TO_SEND, SENT, SENT_BEFORE, NO_TOPIC = "to send", "sent", "sent before", "no such topic"
-BEYOND_CAP, TOPIC_IS_NEWER, LOG_IS_NEWER = "beyond the cap", "topic is newer", "log is newer"
-CLOCKS_APART_MAX = timedelta(hours=1)
-"""The largest expected difference between clocks of brokers: a message sent again to one may seem older than its dead
-letter at another."""
+_CLOCKS_APART_MAX = timedelta(milliseconds=CLOCKS_APART_MAX_MS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,14 +98,10 @@ class RedriveReport:
         return sum(count for (_, found), count in self.counts.items() if found == status)
 
     def sentence(self) -> str:
-        what = f"{self.count(TO_SEND)} to send" if self.is_dry_run else f"{self.count(SENT)} sent"
-        why = {NO_TOPIC: "whose topic is gone or not known", BEYOND_CAP: "not sent: beyond the cap of a run",
-               TOPIC_IS_NEWER: "not sent: older than the topic, which was created again and may have had them (with "
-                               "--set topic=... they are sent)",
-               LOG_IS_NEWER: "not sent: older than what is left of the log of the topic, which may have had them (with "
-                             "--set topic=... they are sent)"}
-        left = "".join(f", {self.count(status)} {text}" for status, text in why.items() if self.count(status))
-        return f"{what}, {self.count(SENT_BEFORE)} sent before{left}{names_of(self.brokers)}"
+        counts: dict[str, int] = {}
+        for (_, status), count in self.counts.items():
+            counts[status] = counts.get(status, 0) + count
+        return sentence(counts, is_dry_run=self.is_dry_run, brokers=self.brokers, other_topic="--set topic=...")
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,17 +151,19 @@ def planned(spark: SparkSession, request: RedriveRequest, say: Say = say_nothing
     chosen = source.messages(spark, [home], COLUMNS, request.starting, request.ending)
     if request.where:
         chosen = chosen.where(request.where)
-    rows = _changed(chosen.withColumn("dead_letter", place_text()), request.changes)
+    rows = _changed(chosen.withColumn("dead_letter", place_text()), request.changes, request.group)
     known = where.target.topics(spark)
-    targets = sorted(row["topic"] for row in rows.select("topic").distinct().collect() if row["topic"] in known)
+    targets = sorted(row["topic"] for row in rows.select("topic").distinct().collect()
+                     if row["topic"] in known and is_of_first_copies(row["topic"]))
     first = rows.agg(F.unix_millis(F.min("store_time")).alias("ms")).first()
     sent = _sent(spark, where.all, targets, None if first is None or first["ms"] is None else int(first["ms"]))
     made = where.target.made(spark, targets)
     is_named = "topic" in request.changes
     is_older, is_forgotten = (F.lit(False) if is_named else _is_older(since) for since in (
         made, {} if is_named else _shortened(spark, where, targets, home)))
-    status = (F.when(F.col("was_sent"), SENT_BEFORE).when(~F.col("topic").isin(*targets), NO_TOPIC)
-              .when(is_older, TOPIC_IS_NEWER).when(is_forgotten, LOG_IS_NEWER).otherwise(TO_SEND))
+    applies = {SENT_BEFORE: F.col("was_sent"), NO_TOPIC: ~F.col("topic").isin(*targets), TOPIC_IS_NEWER: is_older,
+               LOG_IS_NEWER: is_forgotten}
+    status = F.coalesce(*[F.when(applies[reason], reason) for reason in REASONS_NOT_TO_SEND], F.lit(TO_SEND))
     plan = rows.join(sent, "dead_letter", "left").withColumn("status", status).drop("was_sent")
     return Plan(plan if request.cap is None else _capped(plan, request.cap), where, targets, made)
 
@@ -186,7 +193,7 @@ def _shortened(spark: SparkSession, where: Places, topics: list[str], home: str)
 
 def _sent(spark: SparkSession, where: Sequence[LogSource], topics: list[str], first_ms: int | None) -> DataFrame:
     """The dead letters that were sent again, according to these topics. The first one was stored at `first_ms`."""
-    since = None if first_ms is None else datetime.fromtimestamp(first_ms / 1000, UTC) - CLOCKS_APART_MAX
+    since = None if first_ms is None else datetime.fromtimestamp(first_ms / 1000, UTC) - _CLOCKS_APART_MAX
     there = reduce(DataFrame.unionByName, [
         place.messages(spark, place.there(spark, *topics), ("topic", "properties"), since) for place in where])
     sent = F.col("properties")[REDRIVE_OF].alias("dead_letter")
@@ -194,18 +201,28 @@ def _sent(spark: SparkSession, where: Sequence[LogSource], topics: list[str], fi
         "dead_letter IS NOT NULL").distinct()
 
 
-def _changed(rows: DataFrame, changes: Mapping[str, str]) -> DataFrame:
+def _changed(rows: DataFrame, changes: Mapping[str, str], group: str) -> DataFrame:
     """The rows to send, with the changes. The topic is the one from which they came, or '' if it is not known."""
     for name in changes:
         if name not in SETTABLE:
             raise JobRefused(f"column {name!r} cannot be set; these can: {', '.join(SETTABLE)}")
-    values = {"topic": F.col("origin_topic"), **{name: F.expr(text) for name, text in changes.items()}}
+    values = {"topic": _origin_topic(group), **{name: F.expr(text) for name, text in changes.items()}}
     values["topic"] = F.coalesce(values["topic"], F.lit(""))
     kept = {name: F.col(name) for name in ("body", "keys", "tags", "sharding_key", "flag")}
     return rows.select(
         "dead_letter", *[value.alias(name) for name, value in {**kept, **values}.items()],
         anew(F.col("properties"), **{REDRIVE_OF: F.col("dead_letter")}).alias("properties"),
         "message_id", "origin_message_id", "reconsume_times", "born_time", "store_time")
+
+
+def _origin_topic(group: str) -> Column:
+    """Column `origin_topic`, of a message that was popped again without the name of the retry topic: see
+    `model.redrive.origin_topic`."""
+    origin = F.col("origin_topic")
+    for prefix in (retry_topic_v1("", group), retry_topic_v2("", group)):
+        normal = F.substring(origin, len(prefix) + 1, TOPIC_SIZE_MAX)
+        origin = F.when(origin.startswith(prefix), normal).otherwise(origin)
+    return origin
 
 
 def _capped(plan: DataFrame, cap: int) -> DataFrame:

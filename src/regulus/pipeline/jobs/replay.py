@@ -16,8 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from regulus.errors import DataLoss, JobRefused
+from regulus.model.redrive import REPLAY_ID, REPLAY_OF, names_of
 from regulus.pipeline.jobs.log_source import LogSource
-from regulus.pipeline.jobs.sending import REPLAY_ID, REPLAY_OF, Places, Target, anew, names_of, place_text, places, send
+from regulus.pipeline.jobs.sending import Places, Target, anew, place_text, places, send
 from regulus.pipeline.progress import Say, say_nothing
 from regulus.pipeline.steps.message_facts import is_first_copy
 

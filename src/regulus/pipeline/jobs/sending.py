@@ -8,7 +8,7 @@ brokers exist, and all of them must be there whenever one is read. `places` is t
 """
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -17,26 +17,14 @@ from pyspark.sql import Column, DataFrame, DataFrameWriter, Observation, SparkSe
 from pyspark.sql import functions as F
 
 from regulus.errors import JobRefused
-from regulus.model import message_properties as names
+from regulus.model.failure_causes import CAUSE_PATTERN
+from regulus.model.redrive import NOT_KEPT
 from regulus.pipeline.jobs.log_source import LogSource
 from regulus.spark.sink.options import DeliveryGuarantee
 
 SINK_COLUMNS = ("topic", "body", "keys", "tags", "properties", "sharding_key", "flag")
-REDRIVE_OF = "REDRIVE_OF"
-REPLAY_OF = "REPLAY_OF"
-REPLAY_ID = "REPLAY_ID"
-RESEND_OF = "RESEND_OF"
 TABLE_PREFIX = "regulus_run_"
 """The beginning of the names of tables to which rows are written."""
-
-_OF_A_FORMER_LIFE = (
-    names.RETRY_TOPIC, names.REAL_TOPIC, names.REAL_QUEUE_ID, names.DELAY_TIME_LEVEL, names.ORIGIN_MESSAGE_ID,
-    names.DLQ_ORIGIN_TOPIC, names.DLQ_ORIGIN_MESSAGE_ID, names.RECONSUME_TIME, names.MAX_RECONSUME_TIMES,
-    names.TRANSACTION_PREPARED, names.TRANSACTION_PREPARED_QUEUE_OFFSET, names.TRANSACTION_CHECK_TIMES,
-    names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS, names.TIMER_OUT_MS,
-    names.TIMER_ENQUEUE_MS, names.TIMER_DEQUEUE_MS, names.TIMER_ROLL_TIMES, names.TIMER_DEL_UNIQUE_KEY,
-    names.UNIQUE_KEY, "SINK", "SEQ", "DEDUP_KEY", REDRIVE_OF, REPLAY_OF, REPLAY_ID, RESEND_OF)
-"""Properties of a message that are no longer true when it is sent again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,11 +109,6 @@ def places(spark: SparkSession, source: LogSource, target: Target | None, *, sen
     return found
 
 
-def names_of(brokers: Sequence[str]) -> str:
-    """The end of a report's sentence, which names the brokers."""
-    return f"; brokers: {', '.join(brokers)}" if brokers else ""
-
-
 def send(rows: DataFrame, target: Target) -> int:
     """Send those SINK_COLUMNS that the rows have; returns the number of rows. Raises the errors of the sink."""
     columns = [name for name in SINK_COLUMNS if name in rows.columns]
@@ -196,15 +179,11 @@ def check_whole(kept: int, written: int, place: str) -> None:
 
 def anew(properties: Column, **added: Column) -> Column:
     """A message's properties without those that are true only of its original, and with some more."""
-    kept = F.map_filter(properties, lambda name, _: ~name.isin(*_OF_A_FORMER_LIFE))
+    kept = F.map_filter(properties, lambda name, _: ~(name.isin(*NOT_KEPT) | name.rlike(f"^{CAUSE_PATTERN}$")))
     more = F.create_map(*[item for name, value in added.items() for item in (F.lit(name), value)])
     return F.map_concat(kept, more)
 
 
 def place_text() -> Column:
-    """The permanent name of a message's place, by its position in the log, because a queue may be created again.
-
-    It has the broker's address, because the log has the address and not the broker's name. So the text is the same if
-    the message is read from the broker, from its files or from an archive.
-    """
+    """The place of a message, as `model.redrive.place_text` writes it."""
     return F.concat_ws("/", "topic", "queue_id", "queue_offset", "offset_message_id")

@@ -1,19 +1,14 @@
 """Facts about rows of table `messages` that the steps need: business key, consumer group and place."""
 
 from collections.abc import Sequence
+from functools import reduce
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from regulus.model import message_properties as names
-from regulus.model.topics import (
-    DLQ_PREFIX,
-    RETRY_PREFIX,
-    SCHEDULE_TOPIC,
-    TIMER_TOPIC,
-    TRANS_HALF_TOPIC,
-    TRANS_OP_HALF_TOPIC,
-)
+from regulus.model.redrive import COPY_PREFIXES, COPY_TOPICS
+from regulus.model.topics import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
 
 EPOCH = "topic_epoch"
 QUEUE = ("topic", "broker_name", "queue_id", EPOCH)
@@ -91,8 +86,7 @@ def group_of(topic: Column) -> Column:
 def is_first_copy() -> Column:
     """Whether a row is the message as its producer sent it, and not a copy that the broker made of it."""
     topic = F.col("topic")
-    copies = topic.startswith(RETRY_PREFIX) | topic.startswith(DLQ_PREFIX)
-    return ~(copies | topic.isin(SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC))
+    return ~reduce(Column.__or__, (topic.startswith(prefix) for prefix in COPY_PREFIXES), topic.isin(*COPY_TOPICS))
 
 
 def percentiles(column: str, prefix: str = "") -> list[Column]:

@@ -16,6 +16,7 @@ from regulus.errors import CorruptRecord, MessageIllegal, OptionError, RecordErr
 from regulus.model import message_properties as names
 from regulus.model import sys_flag, topics
 from regulus.model.message_id import host_text, offset_message_id
+from regulus.model.redrive import ORIGIN_TOPICS
 from regulus.record import message_columns
 from regulus.record.byte_runs import Buffer
 from regulus.record.checksum import crc32
@@ -42,7 +43,7 @@ _PROPERTIES: dict[str, tuple[str, ...]] = {
     "tags": (names.TAGS,),
     "deliver_time": (names.TIMER_OUT_MS, names.TIMER_DELIVER_MS),
     "sharding_key": (names.SHARDING_KEY,),
-    "origin_topic": (names.DLQ_ORIGIN_TOPIC, names.RETRY_TOPIC, names.REAL_TOPIC),
+    "origin_topic": ORIGIN_TOPICS,
     "origin_message_id": (names.DLQ_ORIGIN_MESSAGE_ID, names.ORIGIN_MESSAGE_ID),
 }
 """The properties that a column is made of. The value is that of the first property that a message has."""

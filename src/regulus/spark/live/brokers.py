@@ -18,6 +18,7 @@ from regulus.client import shared_loop
 from regulus.client.administration import bulk_admin
 from regulus.client.administration.admin import Admin
 from regulus.client.administration.bulk_admin import QueueRead
+from regulus.client.administration.expected_brokers import check_all_is_readable, check_brokers, unreadable_queues
 from regulus.client.config import ClientConfig
 from regulus.errors import BrokerRefused, ClientError, NoRoute, OptionError, RecordError, WrongNameServer
 from regulus.model.delay_level import DEFAULT_LADDER, parse_ladder
@@ -25,7 +26,6 @@ from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import SubscriptionGroupConfig
 from regulus.record import message_record
 from regulus.spark.credentials import credentials_of
-from regulus.spark.live.expected_brokers import check_all_is_readable, check_brokers
 from regulus.spark.marks import Mark, mark_of
 from regulus.spark.options import ReadOptions
 from regulus.spark.read_bounds import QueueState, Sizes
@@ -45,9 +45,6 @@ K = TypeVar("K")
 
 REQUESTS_MAX = 64
 """Requests under way at the same time while planning, at most."""
-
-FORMER_QUEUES_MAX = 16
-"""Former queues, after a topic's last one, that are checked when a read must have everything that brokers have."""
 
 SAMPLES_MAX = 32
 """Messages that are fetched to estimate sizes, over all ranges together, but at least one of each range."""
@@ -324,22 +321,7 @@ class LiveBrokers:
             return []
 
     async def _unreadable(self, topic: str) -> list[MessageQueue]:
-        """The topic's queues that have messages and cannot be read, because it had more queues or is not readable."""
-        try:
-            readable = set(await self._admin.queues(topic))
-            known = set(await self._admin.topic_stats(topic))
-        except NoRoute:
-            return []
-        # A broker reports only queues that can be written or read, so former ones are asked for by number.
-        for broker_name in {queue.broker_name for queue in known}:
-            behind = sum(queue.broker_name == broker_name for queue in known)
-            known |= {MessageQueue(topic, broker_name, behind + more) for more in range(FORMER_QUEUES_MAX)}
-        asked = sorted(known - readable)
-        ends = await asyncio.gather(*(self._ends(queue) for queue in asked))
-        return [queue for queue, (low, high) in zip(asked, ends, strict=True) if low < high]
-
-    async def _ends(self, queue: MessageQueue) -> tuple[int, int]:
-        return await self._admin.min_offset(queue), await self._admin.max_offset(queue)
+        return await unreadable_queues(self._admin, topic)
 
     async def _size_at(self, queue: MessageQueue, offset: int) -> int:
         return len(await self._record_at(queue, offset))

@@ -20,7 +20,7 @@ from regulus.wire.headers.consumer_offset import (
     QueryConsumerOffsetResponse,
     UpdateConsumerOffsetRequest,
 )
-from regulus.wire.headers.consumer_send_msg_back import ConsumerSendMsgBackRequest
+from regulus.wire.headers.consumer_send_msg_back import ConsumerSendMsgBackRequest, ConsumerSendMsgBackResponse
 from regulus.wire.headers.end_transaction import (
     CheckTransactionStateRequest,
     EndTransactionRequest,
@@ -165,6 +165,7 @@ __all__ = [
     "CloneGroupOffsetRequest",
     "ConsumeMessageDirectlyRequest",
     "ConsumerSendMsgBackRequest",
+    "ConsumerSendMsgBackResponse",
     "DeleteAclConfigRequest",
     "DeleteKvConfigRequest",
     "DeleteSubscriptiongroupRequest",

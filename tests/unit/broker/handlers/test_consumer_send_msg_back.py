@@ -172,3 +172,40 @@ def test_what_is_tried_again_and_what_is_a_dead_letter_keeps_its_priority(rig):
     rig.send_back(retry.physical_offset, max_reconsume_times=1)
     (dead,) = rig.stored("%DLQ%CG")
     assert [each.properties["_SYS_MSG_PRIORITY_"] for each in (retry, dead)] == ["1", "1"]
+
+
+# --- causes ----------------------------------------------------------------------------------------------------------
+
+
+def causes(message):
+    return {name: value for name, value in message.properties.items() if name.startswith("CAUSE_")}
+
+
+def test_each_attempt_leaves_its_cause_and_the_newest_its_stack(rig):
+    rig.send_back(first(rig).physical_offset, delay_level=1, cause="OSError: gone\x01\x02", stack="old")
+    rig.run(1_000)
+    (retry,) = rig.stored("%RETRY%CG")
+    assert causes(retry) == {"CAUSE_1": "OSError: gone", "CAUSE_STACK": "old"}
+    answer = rig.send_back(retry.physical_offset, delay_level=-1, cause="ValueError: " + "x" * 500, stack="y" * 5_000)
+    assert answer.ext == {"regulusDeadLetter": "true"}
+    (letter,) = rig.stored("%DLQ%CG")
+    assert causes(letter) == {"CAUSE_1": "OSError: gone", "CAUSE_2": ("ValueError: " + "x" * 500)[:200],
+                              "CAUSE_STACK": "y" * 2_000}
+    assert rig.broker.dead_letters.take() == [
+        f"message K1 with keys k is a dead letter of group CG after 2 tries: {letter.properties['CAUSE_2']}"]
+
+
+def test_a_stack_without_a_cause_and_a_message_without_both_leave_none(rig):
+    rig.send_back(first(rig).physical_offset, delay_level=-1, stack="alone")
+    (letter,) = rig.stored("%DLQ%CG")
+    assert causes(letter) == {}
+
+
+@pytest.mark.parametrize(("size", "left"), [(29_000, {"CAUSE_1"}), (31_000, set()), (32_500, set())])
+def test_a_message_whose_properties_are_nearly_full_is_stored_with_what_has_room(rig, size, left):
+    rig.send(body=b"full", queue_id=1, properties={"UNIQ_KEY": "K2", "big": "b" * size})
+    full = rig.stored("TopicA", 1)[1]
+    assert rig.send_back(full.physical_offset, delay_level=-1, cause="c" * 200, stack="s" * 2_000).code == (
+        ResponseCode.SUCCESS)
+    (letter,) = rig.stored("%DLQ%CG")
+    assert (letter.body, set(causes(letter))) == (b"full", left)

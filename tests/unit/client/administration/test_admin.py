@@ -207,6 +207,7 @@ async def test_groups_are_set_and_deleted(admin, regulus_server):
     await admin.delete_group("G")
     assert "G" not in await admin.group_configs(regulus_server.address)
     assert await admin.consumer_connection("H") is None
+    assert await admin.consumer_connection("H", broker_address=regulus_server.address) is None
 
 
 async def test_brokers_tell_state_and_settings(admin, regulus_server):

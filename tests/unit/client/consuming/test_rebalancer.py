@@ -203,6 +203,8 @@ async def test_a_member_tells_its_offsets_and_its_state():
         info = ConsumerRunningInfo.decode(answer.body)
         assert info.mq_table[MessageQueue("T", "a", 0)].commit_offset == 30
         assert info.properties["PROP_CONSUMEORDERLY"] == "false"
+        assert info.properties["pullThresholdForQueue"] == "1000"
+        assert info.properties["pullThresholdSizeForQueue"] == "100"
 
 
 async def test_a_queue_goes_on_where_the_broker_says_when_the_offset_moved():

@@ -10,6 +10,8 @@ from regulus.client.connecting import client_instance
 from regulus.client.consuming import send_back as sending
 from regulus.client.consuming.group_retry_limit import RetryLimit
 from regulus.client.consuming.send_back import SendBack
+from regulus.client.core.listener_cause import NO_CAUSE
+from regulus.model.failure_causes import Cause
 from regulus.model.message import MessageExt
 from regulus.model.message_id import host_bytes
 from regulus.model.message_queue import MessageQueue
@@ -54,7 +56,7 @@ async def dead_letter(cluster, letter=None, **settings):
 
 
 async def send_back(cluster, delay_level=0, letter=None, failed=None, reconsume_times=1,
-                    is_ours=lambda: True, **settings):
+                    is_ours=lambda: True, cause=NO_CAUSE, **settings):
     config = PushConsumerConfig(**settings)
     address = cluster.name_server.address
     instance = client_instance.acquire(address, config)
@@ -62,9 +64,9 @@ async def send_back(cluster, delay_level=0, letter=None, failed=None, reconsume_
     failed = failed or message()
     failed.reconsume_times = reconsume_times
     if letter is not None:
-        result = await back.dead_letter(letter, QUEUE, is_ours)
+        result = await back.dead_letter(letter, QUEUE, is_ours, cause)
     else:
-        result = await back.send_back(failed, QUEUE, delay_level, is_ours)
+        result = await back.send_back(failed, QUEUE, delay_level, is_ours, cause)
     await back.close()
     await client_instance.release(instance)
     return result
@@ -139,9 +141,10 @@ async def test_a_broker_that_is_away_is_told_of_once_whatever_the_number_of_mess
         instance = client_instance.acquire(cluster.name_server.address, config)
         back = SendBack(instance, cluster.name_server.address, "CG", config,
                         RetryLimit(instance, "CG", config, lambda: ["T"]))
-        assert await back.send_back(message(), QUEUE, 0, lambda: True)
+        assert await back.send_back(message(), QUEUE, 0, lambda: True, NO_CAUSE)
         await broker.stop()
-        assert not any(await asyncio.gather(*(back.send_back(message(), QUEUE, 0, lambda: True) for _ in range(3))))
+        assert not any(await asyncio.gather(
+            *(back.send_back(message(), QUEUE, 0, lambda: True, NO_CAUSE) for _ in range(3))))
         await back.close()
         await client_instance.release(instance)
     [told] = [record.getMessage() for record in caplog.records
@@ -250,3 +253,44 @@ async def test_a_member_counts_to_its_own_limit_though_brokers_know_it_too(monke
         async with scripted_cluster() as cluster:
             await cluster.add_broker("a", takes(lambda command: b"lacks its body" in command.body), too_large)
             assert await send_back(cluster, max_reconsume_times=3, reconsume_times=reconsume_times) is is_taken
+
+
+# --- causes ----------------------------------------------------------------------------------------------------------
+
+CAUSE = Cause("ValueError: no \x01price", "line 1\nline 2")
+
+
+async def test_the_cause_goes_to_the_broker_and_with_the_copy_that_the_client_makes_itself():
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", stored, broken)
+        failed = message()
+        failed.properties["CAUSE_1"] = "OSError: gone"
+        assert await send_back(cluster, failed=failed, cause=CAUSE)
+        (send,) = broker.sends()
+    ext = broker.requests_of(RequestCode.CONSUMER_SEND_MSG_BACK)[0].ext
+    assert (ext["regulusCause"], ext["regulusStack"]) == ("ValueError: no price", "line 1\nline 2")
+    assert {name: text for name, text in send.properties.items() if name.startswith("CAUSE_")} == {
+        "CAUSE_1": "OSError: gone", "CAUSE_2": "ValueError: no price", "CAUSE_STACK": "line 1\nline 2"}
+
+
+async def test_without_causes_nothing_of_an_exception_leaves_the_consumer():
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", stored, broken)
+        assert await send_back(cluster, cause=CAUSE, with_causes=False)
+        assert await dead_letter(cluster, cause=CAUSE, with_causes=False)
+        sends = broker.sends()
+    assert not {"regulusCause", "regulusStack"} & set(broker.requests_of(RequestCode.CONSUMER_SEND_MSG_BACK)[0].ext)
+    assert not any(name.startswith("CAUSE_") for send in sends for name in send.properties)
+
+
+@pytest.mark.parametrize(("settings", "is_said"), [
+    ({"delay_level": -1}, True), ({"max_reconsume_times": 1}, True), ({"max_reconsume_times": 2}, False)])
+async def test_a_dead_letter_is_told_once_with_group_keys_tries_and_cause(caplog, settings, is_said):
+    async with scripted_cluster() as cluster:
+        await cluster.add_broker("a")
+        failed = message()
+        failed.properties["KEYS"] = "o1"
+        with caplog.at_level(logging.WARNING, logger=sending.__name__):
+            assert await send_back(cluster, failed=failed, cause=CAUSE, **settings)
+    assert [record.getMessage() for record in caplog.records if record.name == sending.__name__] == [
+        "message U with keys o1 is a dead letter of group CG after 2 tries: ValueError: no \x01price"] * is_said

@@ -1,11 +1,14 @@
 """Dead letters go back once, however often they are asked to."""
 
+import json
 import shutil
 from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from click.testing import CliRunner
 
+from regulus.cli.dead import dead
 from regulus.client.sync import Admin, Producer
 from regulus.errors import JobRefused, TopicMissing
 from regulus.model.message import Message, MessageExt
@@ -242,3 +245,42 @@ def test_what_cannot_be_redriven_is_refused(spark, shop, tmp_path):
         redrive(spark, RedriveRequest(source=shop.source, group="nobody"), 1)
     with pytest.raises(JobRefused, match="an archive lags behind the log"):
         redrive(spark, RedriveRequest(source=LogSource({"archivePath": str(tmp_path)}), group=GROUP), 1)
+
+
+def test_the_command_without_spark_finds_the_same(spark, regulus_server):
+    """Both read the same log by the same rules, and each sees what the other sent."""
+    from regulus.pipeline.jobs.log_source import LogSource
+    from regulus.pipeline.jobs.redrive import RedriveRequest, redrive
+
+    where = regulus_server.name_server_address
+    command = {"NAMESRV_ADDR": where}
+    request = RedriveRequest(source=LogSource({"nameServer": where}), group="g", target=target(regulus_server))
+
+    def both() -> dict[tuple[str, str], int]:
+        dry_run = CliRunner().invoke(dead, ["redrive", "g", "--dry-run", "--output", "json"], env=command)
+        found = {(row["topic"], row["status"]): row["letters"] for row in json.loads(dry_run.stdout)["counts"]}
+        assert redrive(spark, replace(request, is_dry_run=True), 1).counts == found
+        return found
+
+    def letters(*origins: tuple[str, str]) -> None:
+        for key, origin in origins:
+            properties = {"RETRY_TOPIC": origin, "CAUSE_17": "c", "CAUSE_STACK": "s"}
+            producer.send(Message("%DLQ%g", b"x", "", key, properties))
+
+    with Admin(where) as admin, Producer(where, "shop") as producer:
+        for name in ("t", "u", "%DLQ%g", "%RETRY%g_t"):
+            admin.create_topic(TopicConfig(topic_name=name, read_queue_nums=1, write_queue_nums=1))
+        letters(("before", "u"))
+        make_anew(admin, "u")
+        letters(("popped", "%RETRY%g_t"), ("retried", "%RETRY%other"), ("gone", "nowhere"), ("first", "t"))
+        assert both() == {("u", "topic is newer"): 1, ("t", "to send"): 2, ("%RETRY%other", "no such topic"): 1,
+                          ("nowhere", "no such topic"): 1}
+        sent = CliRunner().invoke(dead, ["redrive", "g", "-y", "--brokers", "broker-a"], env=command)
+        assert "2 sent, 0 sent before" in sent.output
+        assert both()[("t", "sent before")] == 2
+        letters(("second", "t"))
+        assert redrive(spark, request, run_id()).count("sent") == 1
+        assert both()[("t", "sent before")] == 3
+    found = messages_of(regulus_server, "t", wait_for=3)
+    assert sorted(each.keys for each in found) == ["first", "popped", "second"]
+    assert not any(name.startswith("CAUSE_") for each in found for name in each.properties)

@@ -6,14 +6,17 @@ named is refused as well, because its absence the next time would not be noticed
 be read, because its topic was given fewer queues or may only be written, is refused, too.
 """
 
+import asyncio
 from collections.abc import Collection, Mapping, Sequence
 
-from regulus.errors import ClientError
+from regulus.client.administration.topic_admin import TopicAdmin
+from regulus.errors import ClientError, NoRoute
 from regulus.model.message_queue import MessageQueue
-from regulus.spark.selection import queue_text
 from regulus.wire.bodies import ClusterInfo
 
 MASTER = 0
+FORMER_QUEUES_MAX = 16
+"""Queues beyond those of a topic that are looked at, because a topic may have had more before."""
 
 
 def broker_names(cluster: ClusterInfo) -> set[str]:
@@ -38,6 +41,27 @@ def check_all_is_readable(unreadable: Mapping[str, Sequence[MessageQueue]]) -> N
     for topic, queues in unreadable.items():
         if queues:
             count = max(queue.queue_id for queue in queues) + 1
+            listed = ", ".join("/".join(map(str, queue)) for queue in queues)
             raise ClientError(f"queues of topic {topic!r} have messages and cannot be read, so that it is not known "
-                              f"what they are: {', '.join(map(queue_text, queues))}: let the topic be read, with at "
-                              f"least {count} read queues, while this runs")
+                              f"what they are: {listed}: let the topic be read, with at least {count} read queues, "
+                              "while this runs")
+
+
+async def unreadable_queues(admin: TopicAdmin, topic: str) -> list[MessageQueue]:
+    """The topic's queues that have messages and cannot be read, because it had more queues or is not readable."""
+    try:
+        readable = set(await admin.queues(topic))
+        known = set(await admin.topic_stats(topic))
+    except NoRoute:
+        return []
+    # A broker reports only queues that can be written or read, so former ones are asked for by number.
+    for broker_name in {queue.broker_name for queue in known}:
+        behind = sum(queue.broker_name == broker_name for queue in known)
+        known |= {MessageQueue(topic, broker_name, behind + more) for more in range(FORMER_QUEUES_MAX)}
+    asked = sorted(known - readable)
+    ends = await asyncio.gather(*(_ends(admin, queue) for queue in asked))
+    return [queue for queue, (low, high) in zip(asked, ends, strict=True) if low < high]
+
+
+async def _ends(admin: TopicAdmin, queue: MessageQueue) -> tuple[int, int]:
+    return await admin.min_offset(queue), await admin.max_offset(queue)

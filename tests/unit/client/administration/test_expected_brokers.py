@@ -2,8 +2,8 @@
 
 import pytest
 
+from regulus.client.administration.expected_brokers import check_brokers
 from regulus.errors import ClientError, OptionError
-from regulus.spark.live.expected_brokers import check_brokers
 from regulus.spark.options import parse_options
 from regulus.wire.bodies import BrokerData, ClusterInfo
 
