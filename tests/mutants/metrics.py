@@ -4,6 +4,7 @@ from tests.mutants import Mutant
 
 _LAG = ("tests/unit/broker/test_broker_metrics.py", "tests/golden/test_metrics.py")
 _PAGE = ("tests/unit/wire/test_metrics_text.py",)
+_SLAVE = ("tests/unit/server/test_replication.py::test_a_slave_is_ready_when_its_log_was_found_to_be_its_master_s",)
 
 MUTANTS = [
     Mutant(name="a stranger's name ends its label", path="regulus/wire/metrics_text.py",
@@ -81,7 +82,5 @@ MUTANTS = [
     Mutant(name="timers of deleted topics grow without a limit", path="regulus/broker/timers/totals.py",
            old="if len(self.entered) >= TOPICS_MAX:", new="if False:", tests=_LAG),
     Mutant(name="a slave that has not compared its log is ready", path="regulus/server/readiness.py",
-           old="if self._replication.is_copy else", new="if True else", tests=(
-               "tests/unit/server/test_replication.py::"
-               "test_a_slave_is_ready_when_its_log_was_found_to_be_its_master_s",)),
+           old="if self._replication.is_copy else", new="if True else", tests=_SLAVE),
 ]
