@@ -176,7 +176,7 @@ class Statistics:
         if counts is None:
             counts = self.pops[group, topic] = PopCounts()
             if len(self.pops) > POPS_MAX:
-                del self.pops[next(iter(self.pops))]
+                self._forget_pops(*next(iter(self.pops)))
         counts.asked_ms = steady_ms
         return counts
 
@@ -301,6 +301,11 @@ class Statistics:
             del pairs[name][entry]
             if not pairs[name]:
                 del pairs[name]
+
+    def _forget_pops(self, group: str, topic: str) -> None:
+        """Forget the pops of a pair and the items that include them, whose rest would count as pulls."""
+        for name in (GROUP_GET_NUMS, GROUP_GET_SIZE):
+            self._drop_pair((name, f"{topic}@{group}"))
 
     def _drop(self, name: str, key: str) -> bool:
         """False when there was none."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from regulus.errors import ConfigError
 
 _EXPORTER_TYPES = ("DISABLE", "PROM")
-OWN_LABELS = ("cluster", "node_type", "node_id", "aggregation")
-"""Labels of every series, which `metricsLabel` cannot replace."""
+OWN_LABELS = ("cluster", "node_type", "node_id", "aggregation", "le")
+"""Labels of every series, and that of buckets, which `metricsLabel` cannot replace."""
 
 _CONNECTIONS_MAX = 256
 _SERIES_MAX = 1_000_000
@@ -60,7 +60,7 @@ class MetricsConfig:
                 raise ConfigError(f"metricsLabel has {pair!r}: write key:value, the key in letters, digits and _, the "
                                   "value without colon and comma")
             if name in OWN_LABELS:
-                raise ConfigError(f"metricsLabel has {name!r}, which every series has already")
+                raise ConfigError(f"metricsLabel has {name!r}, which the page has already")
 
     @property
     def is_served(self) -> bool:

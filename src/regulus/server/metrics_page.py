@@ -30,7 +30,11 @@ Reasons = Callable[[], Sequence[str]]
 
 def bind_page(bind: Bind, config: MetricsConfig, address: str) -> socket:
     """Take the port of the page, at the configured host or else at this address. Raises OSError."""
-    return bind(config.metrics_prom_exporter_host or address, config.metrics_prom_exporter_port)
+    try:
+        return bind(config.metrics_prom_exporter_host or address, config.metrics_prom_exporter_port)
+    except OSError as error:
+        raise OSError(error.errno, "the page of metrics (metricsPromExporterHost, metricsPromExporterPort): "
+                                   f"{error.strerror}") from error
 
 
 class MetricsPageServer:

@@ -43,4 +43,6 @@ class Readiness:
             return ""
         if self._broker.parted:
             return f"this slave must not be read from: {self._broker.parted}"
-        return "" if self._replication.is_linked else "this slave is not linked to its master"
+        if not self._replication.is_linked:
+            return "this slave is not linked to its master"
+        return "" if self._replication.is_copy else "this slave has not compared its log with its master's yet"

@@ -92,6 +92,8 @@ class HttpPages:
             _log.error("a page could not be answered", exc_info=error)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # Each drain waits until nothing is left: closing the connection would drop it.
+        writer.transport.set_write_buffer_limits(0)
         try:
             while await self._serve_one(reader, writer):
                 pass
@@ -121,11 +123,10 @@ class HttpPages:
         writer.write(f"HTTP/1.1 {answer.status.value} {answer.status.phrase}\r\nContent-Type: {answer.content_type}\r\n"
                      f"Content-Length: {size}\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
                      f"Connection: {'keep-alive' if keeps else 'close'}\r\n\r\n".encode())
-        for part in () if is_head else answer.parts:
-            writer.write(part)
-            async with asyncio.timeout(self._timeout_s):
-                await writer.drain()
         async with asyncio.timeout(self._timeout_s):
+            for part in () if is_head else answer.parts:
+                writer.write(part)
+                await writer.drain()
             await writer.drain()
 
 

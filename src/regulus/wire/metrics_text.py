@@ -129,8 +129,8 @@ class MetricsPage:
         return self.series >= self.series_max
 
     def open_end(self, series: int) -> None:
-        """Make room for this many more series, which tell what was left out."""
-        self.series_max = self.series + series
+        """Make room for at least this many more series, which tell what was left out."""
+        self.series_max = max(self.series_max, self.series + series)
 
     @property
     def left_out(self) -> dict[str, int]:

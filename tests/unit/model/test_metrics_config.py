@@ -28,7 +28,8 @@ def test_labels_are_pairs():
     assert MetricsConfig().labels == {}
 
 
-@pytest.mark.parametrize("text", ["bad", "a:b:c", ":x", "a:", "1a:x", "a-b:x", "__a:x", "cluster:mine", "node_id:mine"])
+@pytest.mark.parametrize("text", ["bad", "a:b:c", ":x", "a:", "1a:x", "a-b:x", "__a:x", "cluster:mine", "node_id:mine",
+                                  "le:x"])
 def test_a_label_that_cannot_be_is_refused(text):
     with pytest.raises(ConfigError, match="metricsLabel has"):
         MetricsConfig(metrics_label=f"dc:hall-1,{text}")

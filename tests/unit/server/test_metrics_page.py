@@ -1,6 +1,7 @@
 """The page of a running server: what Prometheus and a probe see."""
 
 import asyncio
+import errno
 import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from regulus.errors import ConfigError
 from regulus.model.metrics_config import MetricsConfig
 from regulus.nameserver.config import NamesrvConfig
 from regulus.server.assembly import BrokerServer, Regulus
-from regulus.server.metrics_page import STEP_S, MetricsPageServer
+from regulus.server.metrics_page import STEP_S, MetricsPageServer, bind_page
 from regulus.server.name_server import NameServer
 from regulus.server.watchdog import Watchdog
 from regulus.testing.running_server import small_store
@@ -220,6 +221,13 @@ async def test_a_port_that_is_taken_ends_the_start_and_frees_the_others(tmp_path
     again = regulus(tmp_path)
     await again.start()
     await again.stop()
+
+
+def test_an_address_that_cannot_be_the_page_s_is_named_with_its_keys() -> None:
+    """The address may be brokerIP1, at which the broker itself does not listen."""
+    with pytest.raises(OSError, match=r"metricsPromExporterHost.*203\.0\.113\.5:0: Cannot assign") as refused:
+        bind_page(bind, PAGE, "203.0.113.5")
+    assert refused.value.errno == errno.EADDRNOTAVAIL
 
 
 async def test_the_page_is_made_in_turns_with_others() -> None:

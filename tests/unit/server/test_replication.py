@@ -19,6 +19,7 @@ from regulus.errors import ClientError, ConfigError, StoreNotWritable
 from regulus.model.broker_role import BrokerRole
 from regulus.model.message import Message
 from regulus.model.message_queue import MessageQueue
+from regulus.model.metrics_config import MetricsConfig
 from regulus.model.store_rules import FlushDiskType
 from regulus.model.sys_flag import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig, retry_topic
@@ -46,6 +47,8 @@ HOST = "127.0.0.1"
 LOOPBACK = TransportConfig(bind_address=HOST)
 FILE_SIZE = 1 << 16
 FLUSH = (FlushDiskType.ASYNC_FLUSH, FlushDiskType.SYNC_FLUSH)
+NO_PAGE = MetricsConfig()
+PAGE = MetricsConfig(metrics_exporter_type="PROM", metrics_prom_exporter_port=0)
 PATIENT = ProducerConfig(send_msg_timeout=60_000)
 
 
@@ -73,13 +76,15 @@ class Group:
     def address(self) -> str:
         return f"{HOST}:{self.name_server.port}"
 
-    async def start(self, name: str, role: BrokerRole, **settings: Any) -> BrokerServer:
+    async def start(self, name: str, role: BrokerRole, metrics_config: MetricsConfig = NO_PAGE,
+                    **settings: Any) -> BrokerServer:
         """A master waits for its slaves as long as a loaded machine may take, unless it is told otherwise."""
         broker_id = 0 if role is not BrokerRole.SLAVE else int(name[-1])
         config = BrokerConfig(broker_id=broker_id, listen_port=0, broker_ip1=HOST, namesrv_addr=self.address,
                               broker_role=role, register_name_server_period=50, ha_send_heartbeat_interval=100,
                               **{"slave_timeout": 30_000, **settings})
-        server = BrokerServer(config, store_config(self.path / name), transport_config=LOOPBACK)
+        server = BrokerServer(config, store_config(self.path / name), transport_config=LOOPBACK,
+                              metrics_config=metrics_config)
         await server.start()
         self.running.add(server)
         return server
@@ -129,6 +134,18 @@ async def test_a_slave_has_the_master_s_log_byte_for_byte(group: Group) -> None:
     await group.stop(master)
     await group.stop(slave)
     assert log_of(group.path / "slave1") == log_of(group.path / "master")
+
+
+async def test_a_slave_is_ready_when_its_log_was_found_to_be_its_master_s(group: Group) -> None:
+    await group.start("master", BrokerRole.ASYNC_MASTER)
+    slave = await group.start("slave-1", BrokerRole.SLAVE, metrics_config=PAGE)
+    await send_some(group, 5)
+    await until(lambda: slave.store.commit_log_max_offset() > 0, "the slave copies")
+    assert slave.metrics is not None
+    (reasons,) = slave.metrics.reasons
+    await until(lambda: not reasons(), "the slave is ready")
+    slave.store.copy.ask_from()     # as at the begin of a link
+    assert reasons() == ["this slave has not compared its log with its master's yet"]
 
 
 async def test_topics_groups_and_offsets_come_to_the_slave(group: Group) -> None:

@@ -1,6 +1,8 @@
 """Pages over HTTP, and clients that send anything else."""
 
 import asyncio
+import contextlib
+import socket
 from collections.abc import AsyncIterator
 from http import HTTPStatus
 
@@ -114,3 +116,60 @@ async def test_a_stop_ends_what_is_under_way(pages: HttpPages, desk: Desk) -> No
         await asyncio.sleep(0)
     await pages.stop()
     assert await waiting == b""
+
+
+class SmallBuffers:
+    """A server whose kernel takes little at once, and a client that decides when it reads."""
+
+    def __init__(self, parts: list[bytes], timeout_s: float) -> None:
+        bound = bind("127.0.0.1", 0)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        self.pages = HttpPages(bound, self._answer, 2, timeout_s)
+        self._parts = parts
+        self._client = socket.socket()
+
+    async def _answer(self, request: PageRequest) -> PageAnswer:
+        return PageAnswer(self._parts)
+
+    async def ask(self, data: bytes) -> socket.socket:
+        await self.pages.accept()
+        self._client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        self._client.setblocking(False)
+        loop = asyncio.get_running_loop()
+        await loop.sock_connect(self._client, ("127.0.0.1", self.pages.port))
+        await loop.sock_sendall(self._client, data)
+        return self._client
+
+    async def stop(self) -> None:
+        self._client.close()
+        await self.pages.stop()
+
+
+@pytest.mark.parametrize("size", range(10_000, 90_000, 20_000))
+async def test_the_last_page_of_a_connection_arrives_whole_at_a_slow_reader(size: int) -> None:
+    """A page that ends the connection waits for its reader, even if it is smaller than the buffers of the server."""
+    both = SmallBuffers([b"x" * size], 30)
+    client = await both.ask(b"GET / HTTP/1.0\r\n\r\n")
+    loop, told = asyncio.get_running_loop(), b""
+    while not told.endswith(b"\r\n\r\n"):
+        told += await loop.sock_recv(client, 1)
+    while data := await loop.sock_recv(client, 1024):
+        told += data
+    assert told.count(b"x" * 1024) == size // 1024
+    assert len(told.partition(b"\r\n\r\n")[2]) == size
+    await both.stop()
+
+
+async def test_a_reader_that_is_never_done_is_given_up() -> None:
+    """The time is for the whole answer, so that a reader cannot keep a large page by taking a little now and then."""
+    both = SmallBuffers([b"x" * 20_000] * 500, 0.3)
+    client = await both.ask(b"GET / HTTP/1.1\r\n\r\n")
+    loop = asyncio.get_running_loop()
+    began, read = loop.time(), 0
+    with contextlib.suppress(ConnectionError):
+        while data := await loop.sock_recv(client, 20_000):
+            read += len(data)
+            await asyncio.sleep(0.01)
+    assert read < 500 * 20_000
+    assert loop.time() - began < 4
+    await both.stop()

@@ -92,3 +92,12 @@ def test_a_reader_may_name_what_it_wants(wanted, shown):
 def test_values_must_be_as_many_as_labels():
     with pytest.raises(ValueError, match="takes 1 label values"):
         MetricsPage(9).family("g", GAUGE, "", {}).rows("x").add(1, "a", "b")
+
+
+def test_room_for_what_was_left_out_takes_none_from_others():
+    page = MetricsPage(10)
+    page.open_end(1)
+    rows = page.family("g", GAUGE, "", {}).rows("x")
+    for name in "abcde":
+        rows.add(1, name)
+    assert len(samples(page)) == 5

@@ -13,6 +13,8 @@ PROCESSORS = ("ack", "admin", "async_put", "client_manager", "consumer_manager",
               "query_message", "reply", "send", "transaction")
 """RocketMQ's thread pools. This broker has none: a request is done when it is read, and nothing waits in a queue."""
 CLIENTS_A_STEP = 1_000
+KINDS_A_STEP = 16
+"""Kinds of answers, each with a histogram."""
 
 _GROUP_CODES = (RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
                 RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST)
@@ -47,17 +49,20 @@ def storage(broker: BrokerState, sheet: Sheet, now_ms: int) -> None:
         gauge("message_reserve_time_milliseconds", "Age of the oldest message of the log.", now_ms - earliest_ms)
 
 
-def requests(broker: BrokerState, sheet: Sheet) -> None:
+def requests(broker: BrokerState, sheet: Sheet) -> Iterator[None]:
+    """Yields after each step."""
     latencies = broker.latencies
     if latencies is None:
         return
     rows = sheet.rocketmq("rocketmq_rpc_latency_milliseconds", HISTOGRAM, "Time of a request until its answer was "
                           "written, the wait of a long poll included.").rows(
         "is_long_polling", "protocol_type", "request_code", "response_code", "result")
-    for kind, histogram in latencies.all():
+    for number, (kind, histogram) in enumerate(latencies.all(), 1):
         rows.add_histogram(histogram, _true(kind.is_long_polling), "remoting",
                            code_name(kind.request_code, RequestCode), code_name(kind.response_code, ResponseCode),
                            kind.result)
+        if number % KINDS_A_STEP == 0:
+            yield
     topics = sheet.rocketmq("rocketmq_topic_create_execution_time_milliseconds", HISTOGRAM,
                             "Time to create or change a topic by request, its save included.").rows(
         "invocation_status", "is_system")

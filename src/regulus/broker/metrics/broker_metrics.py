@@ -39,10 +39,10 @@ class BrokerMetrics:
         yield
         yield from own_families.of_unflushed(broker, sheet, now_ms)
         topic_families.delay_levels(broker, sheet, now_ms)
-        broker_families.requests(broker, sheet)
+        yield from broker_families.requests(broker, sheet)
         yield
         yield from self._timers.add(broker, sheet, now_ms)
-        topic_families.ended_transactions(broker, sheet)
+        yield from topic_families.ended_transactions(broker, sheet)
         yield from self._halves.add(broker, sheet)
         yield from topic_families.sends(broker, sheet)
         yield from group_families.gets(broker, sheet)

@@ -18,6 +18,9 @@ from regulus.model.topics import DLQ_PREFIX, RETRY_PREFIX, is_dlq_topic, is_retr
 from regulus.wire.metrics_text import GAUGE, MetricFamily, MetricsPage, Rows
 
 PAIRS_A_STEP = 64
+QUEUES_A_STEP = 512
+"""A topic may have thousands. One topic or group counts as several, for its series."""
+_A_STEP = QUEUES_A_STEP // PAIRS_A_STEP
 ADDRESSES_SIZE_MAX = 1_024
 """Characters of the addresses of a group's members in one label; the rest is left out."""
 
@@ -58,7 +61,9 @@ class ExporterFamilies:
     def __init__(self, broker: BrokerState, labels: Mapping[str, str]) -> None:
         self._broker = broker
         self._labels = dict(labels)
-        self._times = StoreTimes(broker.store)
+        self._times = StoreTimes(broker.store, broker.topics.epochs)
+        self._looked = 0
+        """Queues that this step looked at."""
 
     def add(self, page: MetricsPage, now_ms: int) -> Iterator[None]:
         """Yields after each step."""
@@ -128,7 +133,7 @@ class ExporterFamilies:
             ("topic_retry_offset", "The same of a retry topic.")))
         dead = self._family(page, "topic_dlq_offset", "The same of dead letters.").rows("cluster", "broker", "group")
         own = self._own()
-        for number, topic in enumerate(list(self._broker.topics.table), 1):
+        for topic in list(self._broker.topics.table):
             end = sum([self._broker.store.known_max_offset(topic, queue_id) for queue_id in self._queues(topic)])
             if is_dlq_topic(topic):
                 dead.add(end, *own, topic.removeprefix(DLQ_PREFIX))
@@ -138,7 +143,7 @@ class ExporterFamilies:
                 offset.add(end, *own, topic)
                 tps.add(self._minute(names.TOPIC_PUT_NUMS, topic).tps, *own, topic)
                 size.add(self._minute(names.TOPIC_PUT_SIZE, topic).tps, *own, topic)
-            if number % PAIRS_A_STEP == 0:
+            if self._is_step_over():
                 yield
         producers = self._family(page, "producer_count", "Connected producers.").rows("cluster", "broker", "group")
         for number, (group, clients) in enumerate(self._broker.clients.producer_groups().items(), 1):
@@ -149,7 +154,17 @@ class ExporterFamilies:
 
     def _queues(self, topic: str) -> range:
         config = self._broker.topics.get(topic)
-        return range(max(config.read_queue_nums, config.write_queue_nums) if config is not None else 0)
+        queues = range(max(config.read_queue_nums, config.write_queue_nums) if config is not None else 0)
+        self._looked += len(queues)
+        return queues
+
+    def _is_step_over(self) -> bool:
+        """Counts one topic, group or pair of them; true after enough of these and their queues."""
+        self._looked += _A_STEP
+        if self._looked < QUEUES_A_STEP:
+            return False
+        self._looked = 0
+        return True
 
     # --- groups ------------------------------------------------------------------------------------------------------
 
@@ -165,7 +180,6 @@ class ExporterFamilies:
         diff = self._family(page, "group_diff", "Messages that are not committed.").rows(*of_group)
         retry_diff = self._family(page, "group_retrydiff", "The same in the retry topic.").rows(*of_group)
         count = self._family(page, "group_count", "Connected consumers.").rows("caddr", "group", "localaddr")
-        number = 0
         for group in self._broker.subscription_groups.names():
             consumers = self._broker.clients.consumer_group(group)
             clients = list(consumers.clients.values()) if consumers is not None else []
@@ -173,9 +187,10 @@ class ExporterFamilies:
                 addresses = ",".join([client.remote_text for client in clients])[:ADDRESSES_SIZE_MAX]
                 count.add(len(clients), addresses, group, addresses)
             model = "0" if consumers is not None and consumers.is_broadcasting else "1"
+            if self._is_step_over():
+                yield
             for topic in self._broker.consumer_offsets.topics_of(group):
-                number += 1
-                if number % PAIRS_A_STEP == 0:
+                if self._is_step_over():
                     yield
                 if not page.is_full:
                     behind = self._pair(of_pair, own, topic, group, now_ms)

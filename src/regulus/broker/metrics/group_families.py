@@ -98,7 +98,7 @@ class GroupFamilies:
 
     def __init__(self, broker: BrokerState) -> None:
         self._broker = broker
-        self._looker = LagLooker(broker.store, broker.consumer_offsets)
+        self._looker = LagLooker(broker.store, broker.consumer_offsets, broker.topics.epochs)
         self.pairs_left_out = 0
         """Pairs of group and topic for which the last page had no room."""
 

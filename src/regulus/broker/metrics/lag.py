@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from regulus.broker.groups.consumer_offsets import NOT_FOUND, ConsumerOffsets
 from regulus.broker.message_store import MessageStore
+from regulus.broker.topic_epochs import TopicEpochs
 from regulus.errors import StoreError
 from regulus.model.message_filter import Filter
 
@@ -47,19 +48,22 @@ def earlier(first_ms: int, second_ms: int) -> int:
 
 class StoreTimes:
     """When messages were stored, by queue and offset. `turn` begins a page: what the last one did not ask is forgotten.
+
+    The epoch of a topic is part of the key: a new topic of the same name has other messages at the same offsets.
     """
 
-    def __init__(self, store: MessageStore) -> None:
+    def __init__(self, store: MessageStore, epochs: TopicEpochs) -> None:
         self._store = store
-        self._known: dict[tuple[str, int, int], int] = {}
-        self._before: dict[tuple[str, int, int], int] = {}
+        self._epochs = epochs
+        self._known: dict[tuple[str, int, int, int], int] = {}
+        self._before: dict[tuple[str, int, int, int], int] = {}
 
     def turn(self) -> None:
         self._before, self._known = self._known, {}
 
     def of(self, topic: str, queue_id: int, queue_offset: int) -> int:
         """0 where the message is gone or cannot be read."""
-        key = (topic, queue_id, queue_offset)
+        key = (topic, self._epochs.of(topic), queue_id, queue_offset)
         known = self._known.get(key) or self._before.get(key)
         if known is None:
             try:
@@ -74,9 +78,9 @@ class StoreTimes:
 class LagLooker:
     """Looks at queues. `steps` counts units of work, so that the caller knows when to pause."""
 
-    def __init__(self, store: MessageStore, offsets: ConsumerOffsets) -> None:
+    def __init__(self, store: MessageStore, offsets: ConsumerOffsets, epochs: TopicEpochs) -> None:
         self.steps = 0
-        self.times = StoreTimes(store)
+        self.times = StoreTimes(store, epochs)
         self._store = store
         self._offsets = offsets
 

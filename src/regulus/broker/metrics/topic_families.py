@@ -1,6 +1,6 @@
 """Families by topic: what was sent, what waits for a time, what became of transactions."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 
 from regulus.broker.metrics.names import DISK, is_system
@@ -82,9 +82,7 @@ class OpenHalves:
         if len(counts) <= HALVES_MAX:
             self._seen = dict.fromkeys(counts)
         rows = sheet.gauge("rocketmq_half_messages", "Messages of open transactions.").rows("topic")
-        for topic, count in counts.items():
-            rows.add(count, topic)
-        yield
+        yield from _added(rows.add, counts)
 
 
 def _topic_of_half(broker: BrokerState, offset: int) -> str:
@@ -96,18 +94,25 @@ def _topic_of_half(broker: BrokerState, offset: int) -> str:
     return half.properties.get(names.REAL_TOPIC, "") if half is not None else ""
 
 
-def ended_transactions(broker: BrokerState, sheet: Sheet) -> None:
+def _added(add: Callable[..., None], table: Mapping[str, object], *labels: str) -> Iterator[None]:
+    """Add the value of each topic, whose name is the last label. Yields after each step."""
+    for number, (topic, value) in enumerate(list(table.items()), 1):
+        add(value, *labels, topic)
+        if number % TOPICS_A_STEP == 0:
+            yield
+    yield
+
+
+def ended_transactions(broker: BrokerState, sheet: Sheet) -> Iterator[None]:
+    """Yields after each step."""
     ends = broker.statistics.ends
     rows = sheet.counter("rocketmq_commit_messages_total", "Transactions that were committed.").rows("topic")
-    for topic, count in list(ends.commits.items()):
-        rows.add(count, topic)
+    yield from _added(rows.add, ends.commits)
     rows = sheet.counter("rocketmq_rollback_messages_total", "Transactions that were rolled back.").rows("topic")
-    for topic, count in list(ends.rollbacks.items()):
-        rows.add(count, topic)
+    yield from _added(rows.add, ends.rollbacks)
     rows = sheet.rocketmq("rocketmq_finish_message_latency_milliseconds", HISTOGRAM, "Seconds between the birth of a "
                           "message and its commit; the name is RocketMQ's.").rows("topic")
-    for topic, histogram in list(ends.finished.items()):
-        rows.add_histogram(histogram, topic)
+    yield from _added(rows.add_histogram, ends.finished)
 
 
 class TimerFamilies:
@@ -135,18 +140,13 @@ class TimerFamilies:
         for name, text, table in (
                 ("rocketmq_timer_enqueue_total", "Messages that began to wait for a time.", timers.totals.entered),
                 ("rocketmq_timer_dequeue_total", "Messages whose time came.", timers.totals.done)):
-            rows = sheet.counter(name, text).rows(*labels)
-            for topic, count in list(table.items()):
-                rows.add(count, *medium, topic)
+            yield from _added(sheet.counter(name, text).rows(*labels).add, table, *medium)
         rows = sheet.gauge("rocketmq_timing_messages", "Messages that wait for a time, by the topic where they go."
                            ).rows(*labels)
-        for topic, count in timers.counts.by_topic():
-            rows.add(count, *medium, topic)
+        yield from _added(rows.add, dict(timers.counts.by_topic()), *medium)
         rows = sheet.rocketmq("rocketmq_delay_message_latency_seconds", HISTOGRAM, "How long messages were to wait "
                               "when they came; the name is RocketMQ's.").rows(*labels)
-        for topic, histogram in list(timers.totals.delays.items()):
-            rows.add_histogram(histogram, *medium, topic)
-        yield
+        yield from _added(rows.add_histogram, timers.totals.delays, *medium)
         yield from self._look(broker, now_ms, is_idle=not waiting)
         rows = sheet.gauge("rocketmq_timer_message_snapshot", "Messages that wait, by how soon they are due: each "
                            "bound in seconds with those between it and the one before.").rows(*DISK, "timer_bound_s")
