@@ -84,7 +84,7 @@ def suspensions_are_cut_short(patch: Patch) -> None:
 
 def answers_do_not_wait_for_the_disk(patch: Patch) -> None:
     patch.setattr(Durability, "answer_when_durable",
-                  lambda self, end, writer, frames, is_firm=False: writer.write(frames))
+                  lambda self, end, writer, frames, is_firm=False, sent=None: writer.write(frames))
 
 
 def what_failed_is_not_sent_back(patch: Patch) -> None:

@@ -186,7 +186,7 @@ def test_a_job_that_sends_is_told_which_brokers_there_are(spark, shop):
         "0 to send, 0 sent before; brokers: broker-a; this was a dry run, --send does it")
     refused = run(*words, "--send")
     assert refused.exit_code == ExitCode.REFUSED
-    assert "if they are all, say so (--brokers broker-a)" in refused.stderr
+    assert "if no other exists, write --brokers broker-a" in refused.stderr
     away = run(*words, "--send", "--brokers", "broker-a, broker-b")
     assert away.exit_code == 1
     assert "expected brokers are away: broker-b" in away.stderr.splitlines()[-1]

@@ -200,7 +200,7 @@ JOBS = ("redrive", "replay", "reconcile")
 def test_a_job_that_sends_is_told_which_brokers_there_are(spark, cluster, job):
     """Those that were there are what the one that sends names."""
     assert run_job(job, spark, cluster, (), is_real=False).sentence().endswith("; brokers: broker-a, broker-b")
-    with pytest.raises(JobRefused, match=r"not said which brokers there are, .* say so .--brokers broker-a,broker-b"):
+    with pytest.raises(JobRefused, match=r"say which brokers exist, .*, write --brokers broker-a,broker-b"):
         run_job(job, spark, cluster, ())
     with pytest.raises(PySparkException, match="brokers are there that are not expected: broker-b: add them"):
         run_job(job, spark, cluster, ("broker-a",))
