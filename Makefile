@@ -8,9 +8,10 @@ DEMO_STAMP := $(VENV)/.demo-stamp
 # Bytecode is compiled where it is imported; most of what Spark brings never is.
 INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check --no-compile
 COMPILED := build/compiled
-# Many tests wait, for Spark and other servers above all: two processors carry three at a time. A hanging test ends its
-# process, and is not tried again in another. tests/conftest.py says what stays together and in which order.
-PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 --durations=25 --durations-min=5
+# Many tests wait, for Spark and other servers above all: two processors carry three at a time. Those of `make interop` start
+# JVMs of others and clients with time limits of their own: two at a time. A hanging test ends its process, and is not tried
+# again in another. tests/conftest.py says what stays together and in which order.
+PARALLEL := --dist loadfile --no-loadscope-reorder --max-worker-restart 0 --durations=25 --durations-min=5
 # A Java that starts Spark in half the time: see tests/java.py.
 TEST_JAVA := $(CURDIR)/build/java
 # What is started there is not ours, and takes long: `make interop`.
@@ -22,7 +23,7 @@ SOAK ?= --seconds 3600
 # Four minutes each where others work as well. `make test` plays the first.
 SINK_KILLS ?= $(shell seq 20)
 WHEEL_PYTHONS ?= 3.11 3.12 3.13 3.14
-SUITE := $(PARALLEL) $(OUTSIDE:%=--ignore=%)
+SUITE := -n 3 $(PARALLEL) $(OUTSIDE:%=--ignore=%)
 # The rooms that have compiled modules, what is told of their bytes, and them put together. The others are the same Python in
 # both builds. `make test-interpreted INTERPRETED=tests` runs all.
 INTERPRETED ?= $(addprefix tests/,contract crash golden property \
@@ -105,11 +106,11 @@ lint: $(STAMP)
 
 # The rooms that differ from main, in two minutes; what needs Spark or is slow is left to `make test`.
 check: lint
-	JAVA_HOME=$(TEST_JAVA) REGULUS_TEST_BUILD=interpreted $(PY) -m pytest $$($(PY) -m tests.changed) $(PARALLEL) -q \
+	JAVA_HOME=$(TEST_JAVA) REGULUS_TEST_BUILD=interpreted $(PY) -m pytest $$($(PY) -m tests.changed) -n 3 $(PARALLEL) -q \
 	  -m "not once and not jobs and not spark and not interop and not long"
 
 interop: $(STAMP) compiled
-	PYTHONPATH=$(COMPILED) $(PY) -m pytest $(OUTSIDE) $(PARALLEL) -m "not long"
+	PYTHONPATH=$(COMPILED) $(PY) -m pytest $(OUTSIDE) -n 2 $(PARALLEL) -m "not long"
 
 interop-long: $(STAMP) compiled
 	PYTHONPATH=$(COMPILED) $(PY) -m pytest $(OUTSIDE) -m long
