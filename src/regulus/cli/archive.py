@@ -12,11 +12,12 @@ import click
 
 from regulus.cli.connection import tls_of, tls_option
 from regulus.cli.options import CORES_MAX, LIMIT, LocalPath
-from regulus.cli.output import print_json, print_table, time_text, with_output
+from regulus.cli.output import print_json, print_table, with_output
 from regulus.cli.progress import Progress
 from regulus.cli.spark_session import command_session, spark_refusals
 from regulus.errors import OptionError
 from regulus.model.delay_level import DEFAULT_LADDER
+from regulus.model.wording import time_text
 from regulus.pipeline.range_tasks import LocalTasks, SeenTasks, SparkTasks, Tasks
 from regulus.spark.options import DEFAULT_BROKER_NAME
 from regulus.spark.runtime.extras import require_extra

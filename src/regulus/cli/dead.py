@@ -2,9 +2,8 @@
 
 import asyncio
 import json
-import logging
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
@@ -14,7 +13,8 @@ import click
 from regulus.cli.connection import Server, with_admin, with_server
 from regulus.cli.dead_text import GROUPINGS, Groups, letter_json, print_letter, where
 from regulus.cli.options import COUNT, LIMIT, Finite, LocalPath, names
-from regulus.cli.output import counted, print_facts, print_json, print_rows, print_table, time_text, with_output
+from regulus.cli.output import print_facts, print_json, print_rows, print_table, with_output
+from regulus.cli.producing import producing
 from regulus.client.administration.admin import Admin
 from regulus.client.administration.dead_letter_list import summaries
 from regulus.client.administration.dead_letter_sends import (
@@ -35,18 +35,16 @@ from regulus.client.administration.dead_letters import (
     status_of,
 )
 from regulus.client.administration.expected_brokers import broker_names
-from regulus.client.config import ProducerConfig
 from regulus.client.connecting.client_instance import now_ms
-from regulus.client.sending.producer import Producer
 from regulus.errors import ClientError, JobRefused
 from regulus.model.topics import dlq_topic
+from regulus.model.wording import counted, time_text
 from regulus.transport import event_loop
 from regulus.wire.codes import ResponseCode
 
 BODY_SIZE_MAX = 0x7FFFFFFF
 """No limit on the body: a broker accepted the message before."""
 
-_HEARTBEATS = logging.getLogger("regulus.client.connecting.client_instance")
 _WHERE_HELP = ("A condition in RocketMQ's SQL92 over the properties and: topic, keys, tags, cause, reconsume_times, "
                "age_ms.")
 
@@ -170,7 +168,8 @@ def _ask(plan: RedrivePlan, *, are_brokers_said: bool) -> None:
 async def _carried_out(server: Server, plan: RedrivePlan, pace: Pace, json_output: bool, *, is_late: bool) -> None:
     """Send what is planned, and print the report, also when it ends early. `is_late`: the user took time to answer.
     Raises ClientError when not all was sent."""
-    async with Admin(server.name_server, server.client_config()) as admin, _producer(server) as producer:
+    async with Admin(server.name_server, server.client_config()) as admin, producing(
+            server, PRODUCER_GROUP, max_message_size=BODY_SIZE_MAX) as producer:
         if is_late and plan.to_send:
             plan.narrow(await planned(admin, plan.wish))
         redrive = Redrive(admin, plan, pace, lambda text: click.echo(text, err=True))
@@ -184,19 +183,6 @@ async def _carried_out(server: Server, plan: RedrivePlan, pace: Pace, json_outpu
     _print_report(report, json_output)
     if not report.is_whole:
         raise ClientError("not all letters were sent; the same command sends the others, once the cause is gone")
-
-
-@asynccontextmanager
-async def _producer(server: Server) -> AsyncIterator[Producer]:
-    config = ProducerConfig(access_key=server.access_key, secret_key=server.secret_key, tls=server.tls,
-                            max_message_size=BODY_SIZE_MAX)
-    level = _HEARTBEATS.level
-    _HEARTBEATS.setLevel(logging.ERROR)     # a broker that is away fails the sends, which are reported
-    try:
-        async with Producer(server.name_server, PRODUCER_GROUP, config) as producer:
-            yield producer
-    finally:
-        _HEARTBEATS.setLevel(level)
 
 
 def _print_plan(plan: RedrivePlan, json_output: bool) -> None:

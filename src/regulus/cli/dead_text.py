@@ -9,13 +9,14 @@ from datetime import UTC, datetime
 import click
 
 from regulus.broker.filters.sql_parser import compile_condition
-from regulus.cli.output import print_facts, time_text
+from regulus.cli.output import print_body, print_facts, print_properties
 from regulus.client.administration.dead_letters import DeadLetter, IsWanted, everything
 from regulus.client.connecting.client_instance import now_ms
 from regulus.errors import HeaderError
 from regulus.model.failure_causes import CAUSE_STACK, causes_of
 from regulus.model.message_id import host_text
 from regulus.model.timestamps import dated
+from regulus.model.wording import one_line, time_text
 
 GROUPS_MAX = 10_000
 """Groups that are counted; letters of others count as OTHERS."""
@@ -129,13 +130,9 @@ def print_letter(letter: DeadLetter) -> None:
         ("tries", message.reconsume_times)])
     click.echo("causes")
     for attempt, cause in causes_of(message.properties).items():
-        click.echo(f"  {attempt}  {cause}")
+        click.echo(f"  {attempt}  {one_line(cause)}")
     if stack := message.properties.get(CAUSE_STACK):
         click.echo("stack of the newest")
-        click.echo("\n".join(f"  {line}" for line in stack.splitlines()))
-    click.echo("properties")
-    for name, value in sorted(message.properties.items()):
-        if name != CAUSE_STACK:
-            click.echo(f"  {name} = {value}")
-    click.echo(f"body, {len(message.body)} bytes")
-    click.echo(message.body.decode("utf-8", "replace"))
+        click.echo("\n".join(f"  {one_line(line)}" for line in stack.splitlines()))
+    print_properties({name: value for name, value in message.properties.items() if name != CAUSE_STACK})
+    print_body(message.body)

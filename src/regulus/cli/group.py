@@ -9,7 +9,7 @@ import click
 
 from regulus.cli.connection import Moment, with_admin
 from regulus.cli.options import LIMIT, OFFSET
-from regulus.cli.output import counted, pairs_text, print_json, print_rows, print_table, time_text, with_output
+from regulus.cli.output import pairs_text, print_json, print_rows, print_table, with_output
 from regulus.client.administration.admin import Admin
 from regulus.client.administration.group_admin import LATEST, GroupProgress
 from regulus.client.consuming.running_info import BLOCKED_QUEUES, POPPED, TASKS_RESTARTED
@@ -17,6 +17,7 @@ from regulus.client.received_message import PoppedState
 from regulus.errors import BrokerRefused, ClientError, NoRoute
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import SubscriptionGroupConfig
+from regulus.model.wording import counted, time_text
 from regulus.wire.bodies import ConsumerRunningInfo
 from regulus.wire.codes import ResponseCode
 from regulus.wire.ext_fields import parse_int

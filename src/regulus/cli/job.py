@@ -13,8 +13,9 @@ from regulus.cli.connection import Moment
 from regulus.cli.job_outbox import outbox
 from regulus.cli.job_run import Job, P, moment, shown, with_job
 from regulus.cli.options import COUNT, LIMIT, Finite, names
-from regulus.cli.output import counted, print_facts, print_table
+from regulus.cli.output import print_facts, print_table
 from regulus.errors import ClientError, JobRefused
+from regulus.model.wording import counted
 from regulus.wire.codes import ResponseCode
 
 if TYPE_CHECKING:

@@ -10,13 +10,14 @@ import click
 
 from regulus.cli.connection import Server, with_server
 from regulus.cli.options import LIMIT, LocalPath
-from regulus.cli.output import counted, print_rows, time_text, with_output
+from regulus.cli.output import print_rows, with_output
 from regulus.client.config import ProducerConfig
 from regulus.client.connecting.client_instance import now_ms
 from regulus.client.sending.kept_file import KeptFile, KeptStatus
 from regulus.client.sending.kept_sends import KeptSends
 from regulus.client.sending.producer import Producer
 from regulus.errors import ClientError
+from regulus.model.wording import counted, time_text
 from regulus.transport import event_loop
 from regulus.wire.codes import ResponseCode
 

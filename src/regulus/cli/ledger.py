@@ -8,8 +8,9 @@ import click
 from regulus.cli.connection import Moment
 from regulus.cli.database import EFFECTS_VARIABLE, connected, with_database
 from regulus.cli.exit_codes import ExitCode
-from regulus.cli.output import print_facts, print_json, print_table, time_text, with_output
+from regulus.cli.output import print_facts, print_json, print_table, with_output
 from regulus.model.java_numbers import LONG_MAX
+from regulus.model.wording import time_text
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

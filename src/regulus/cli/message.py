@@ -1,9 +1,6 @@
 """`regulus message`: sends messages and finds them."""
 
-import logging
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import click
@@ -12,22 +9,21 @@ from regulus.cli.connection import ComingMoment, Moment, Server, with_admin, wit
 from regulus.cli.group import parse_queue
 from regulus.cli.kept import kept
 from regulus.cli.options import COUNT, OFFSET, Duration, LocalPath
-from regulus.cli.output import print_facts, print_rows, time_text, with_output
+from regulus.cli.output import print_body, print_facts, print_properties, print_rows, with_output
+from regulus.cli.producing import producing
 from regulus.client.administration.admin import Admin
 from regulus.client.administration.message_admin import FoundMessages
-from regulus.client.config import ProducerConfig
-from regulus.client.sending.producer import Producer
 from regulus.errors import ClientError, NoRoute
 from regulus.model.java_numbers import LONG_MAX
 from regulus.model.message import Message, MessageExt
 from regulus.model.message_id import host_text, offset_message_id
 from regulus.model.message_properties import DELAY_TIME_LEVEL, TIMER_DELAY_MS, TIMER_DELIVER_MS
 from regulus.model.priority import PRIORITY_MAX
+from regulus.model.wording import time_text
 from regulus.transport import event_loop
 from regulus.wire.codes import ResponseCode
 
 CLI_GROUP = "regulus_cli"
-_HEARTBEATS = logging.getLogger("regulus.client.connecting.client_instance")
 
 
 @click.group()
@@ -36,20 +32,6 @@ def message() -> None:
 
 
 message.add_command(kept)
-
-
-@asynccontextmanager
-async def _producer(server: Server) -> AsyncIterator[Producer]:
-    """A producer for one command. Failures of heartbeats are not logged: the command itself fails for the same reason,
-    or does not need them."""
-    config = ProducerConfig(access_key=server.access_key, secret_key=server.secret_key, tls=server.tls)
-    level = _HEARTBEATS.level
-    _HEARTBEATS.setLevel(logging.ERROR)
-    try:
-        async with Producer(server.name_server, CLI_GROUP, config) as producer:
-            yield producer
-    finally:
-        _HEARTBEATS.setLevel(level)
 
 
 @message.command()
@@ -97,7 +79,7 @@ def send(server: Server, topic: str, body: str | None, path: Path | None, tag: s
     queue = parse_queue(topic, queue_text) if queue_text else None
 
     async def run() -> None:
-        async with _producer(server) as producer:
+        async with producing(server, CLI_GROUP) as producer:
             if queue is not None and queue not in await producer.fetch_publish_message_queues(topic):
                 raise NoRoute(f"topic {topic} has no queue {queue_text} to write to")
             for _ in range(count):
@@ -118,7 +100,7 @@ def recall(server: Server, topic: str, recall_handle: str) -> None:
     """Take back a delayed message to TOPIC, by the RECALL_HANDLE that `send` shows."""
 
     async def run() -> None:
-        async with _producer(server) as producer:
+        async with producing(server, CLI_GROUP) as producer:
             click.echo(f"{await producer.recall(topic, recall_handle)} will not be delivered")
     event_loop.run(run())
 
@@ -177,11 +159,8 @@ async def view(admin: Admin, message_id: str, topic: str | None, body_only: bool
         sys.stdout.buffer.write(found.body)
         return
     print_facts(_facts(found))
-    click.echo("properties")
-    for name, value in sorted(found.properties.items()):
-        click.echo(f"  {name} = {value}")
-    click.echo(f"body, {len(found.body)} bytes")
-    click.echo(found.body.decode("utf-8", "replace"))
+    print_properties(found.properties)
+    print_body(found.body)
 
 
 def _facts(found: MessageExt) -> list[tuple[str, object]]:

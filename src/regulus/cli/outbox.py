@@ -6,7 +6,8 @@ import click
 
 from regulus.cli.database import operator_name, with_any_database, with_database
 from regulus.cli.options import LIMIT
-from regulus.cli.output import counted, print_facts, print_json, print_rows, time_text, with_output
+from regulus.cli.output import print_facts, print_json, print_rows, with_output
+from regulus.model.wording import counted, time_text
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

@@ -6,14 +6,13 @@ import select
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
 from functools import wraps
 from io import UnsupportedOperation
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 import click
 
-from regulus.model.timestamps import dated
+from regulus.model.wording import lines, one_line
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,6 +23,8 @@ PIPE_WIDTH = 10_000
 """Width of output that does not go to a terminal, so that tables for programs are not wrapped."""
 
 _LOOK_FOR_READER_S = 0.2
+_CONTROLS_IN_JSON = {number: f"\\u{number:04x}" for number in range(0x7F, 0xA0)}
+"""Characters that may control a terminal, and that JSON does not have to escape."""
 
 
 def with_output(command: Callable[P, Any]) -> Callable[..., None]:
@@ -38,7 +39,7 @@ def with_output(command: Callable[P, Any]) -> Callable[..., None]:
 
 
 def print_json(value: object) -> None:
-    click.echo(json.dumps(value, ensure_ascii=False, indent=2))
+    click.echo(json.dumps(value, ensure_ascii=False, indent=2).translate(_CONTROLS_IN_JSON))
 
 
 def print_rows(names: Sequence[str], rows: Iterable[Sequence[object]], *, json_output: bool) -> None:
@@ -47,6 +48,19 @@ def print_rows(names: Sequence[str], rows: Iterable[Sequence[object]], *, json_o
         print_json([dict(zip(names, row, strict=True)) for row in rows])
     else:
         print_table([name.upper() for name in names], rows)
+
+
+def print_properties(properties: Mapping[str, str]) -> None:
+    """Print a line for each property of a message."""
+    click.echo("properties")
+    for name, value in sorted(properties.items()):
+        click.echo(f"  {one_line(name)} = {one_line(value)}")
+
+
+def print_body(body: bytes) -> None:
+    """Print a message's body as text."""
+    click.echo(f"body, {len(body)} bytes")
+    click.echo(lines(body.decode("utf-8", "replace")))
 
 
 def pairs_text(pairs: Mapping[str, str]) -> str:
@@ -60,7 +74,7 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None
     from rich.table import Table
     from rich.text import Text
 
-    cells = [[str(cell) for cell in row] for row in rows]
+    cells = [[one_line(str(cell)) for cell in row] for row in rows]
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for column, name in enumerate(header):
         is_number = bool(cells) and all(_is_number(row[column]) for row in cells)
@@ -70,24 +84,12 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None
     _console().print(table)
 
 
-def time_text(timestamp_ms: int) -> str:
-    """Local time with ms; a dash for 0."""
-    if timestamp_ms <= 0:
-        return "-"
-    return datetime.fromtimestamp(dated(timestamp_ms) / 1000).astimezone().isoformat(sep=" ", timespec="milliseconds")
-
-
 def print_facts(facts: Iterable[tuple[str, object]]) -> None:
     """Print a line for each fact: its name, in a column of its own, and its value."""
     listed = list(facts)
     width = max((len(name) for name, _ in listed), default=0)
     for name, value in listed:
-        click.echo(f"{click.style(name.ljust(width), bold=True)}  {value}")
-
-
-def counted(number: int, noun: str, many: str = "") -> str:
-    """`1 message`, `2 messages`; `many` is the plural if it does not end with an s."""
-    return f"{number} {noun if number == 1 else many or f'{noun}s'}"
+        click.echo(f"{click.style(name.ljust(width), bold=True)}  {one_line(str(value))}")
 
 
 async def reader_gone() -> None:

@@ -11,13 +11,11 @@ import click
 from regulus.cli.connection import Address, with_admin
 from regulus.cli.options import COUNT
 from regulus.cli.output import (
-    counted,
     pairs_text,
     print_json,
     print_rows,
     print_table,
     reader_gone,
-    time_text,
     with_output,
 )
 from regulus.client.administration.admin import Admin
@@ -25,6 +23,7 @@ from regulus.errors import NoRoute
 from regulus.model.message import MessageExt
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import TopicConfig, is_internal
+from regulus.model.wording import counted, lines, time_text
 
 DEFAULT_QUEUES = 4
 QUEUES = click.IntRange(1, 65535)
@@ -238,4 +237,4 @@ def print_message(message: MessageExt) -> None:
     body = message.body.decode("utf-8", "replace")
     place = f"{message.queue_id}/{message.queue_offset}"
     parts = (time_text(message.store_timestamp), place, message.message_id, *labels, body)
-    click.echo("  ".join(part for part in parts if part))
+    click.echo(lines("  ".join(part for part in parts if part)))

@@ -14,6 +14,7 @@ from regulus.diagnosis.checks import Diagnosis, diagnose, healthy_text, lag
 from regulus.diagnosis.facts import Question
 from regulus.diagnosis.findings import Finding, Level
 from regulus.diagnosis.gathering import gather
+from regulus.model.wording import one_line
 from regulus.transport import event_loop
 
 _INDENT = "  "
@@ -79,7 +80,7 @@ def _question(group: str, topic: str, message_id: str, key: str, offset: int | N
 def _print(diagnosis: Diagnosis) -> None:
     facts = diagnosis.facts
     subject = f"group {facts.group.name}" + (f", topic {facts.topic.name}" if facts.topic.name else "")
-    click.echo(click.style(subject + (f", message {facts.message.text}" if facts.message else ""), bold=True))
+    click.echo(click.style(one_line(subject + (f", message {facts.message.text}" if facts.message else "")), bold=True))
     if diagnosis.is_healthy:
         click.echo(healthy_text(facts))
     for finding in diagnosis.findings:
@@ -87,16 +88,16 @@ def _print(diagnosis: Diagnosis) -> None:
     if diagnosis.unknown:
         click.echo("Not known:")
         for each in diagnosis.unknown:
-            click.echo(f"{_INDENT}{each.what}: {each.why}")
+            click.echo(f"{_INDENT}{one_line(f'{each.what}: {each.why}')}")
 
 
 def _print_finding(finding: Finding) -> None:
     level = click.style(finding.level.name.lower(), fg=_COLOURS[finding.level])
-    click.echo(f"{level} {finding.cause}: {finding.sentence}")
+    click.echo(f"{level} {finding.cause}: {one_line(finding.sentence)}")
     for line in finding.evidence:
-        click.echo(f"{_INDENT}- {line}")
+        click.echo(f"{_INDENT}- {one_line(line)}")
     if finding.remedy:
-        click.echo(f"{_INDENT}> {finding.remedy}")
+        click.echo(f"{_INDENT}> {one_line(finding.remedy)}")
 
 
 def _document(diagnosis: Diagnosis) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from regulus.diagnosis import group_checks, message_checks, server_checks
 from regulus.diagnosis.facts import Facts, Unknown
 from regulus.diagnosis.findings import ORDER, Cause, Finding, Level
-from regulus.diagnosis.texts import counted
+from regulus.model.wording import counted
 
 CHECKS: tuple[Callable[[Facts], Iterable[Finding]], ...] = (
     server_checks.name_servers_differ, server_checks.name_server_silent, server_checks.no_route,

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from regulus.client.consuming.running_info import BLOCKED_QUEUES, PULL_THRESHOLD, PULL_THRESHOLD_MIB
 from regulus.diagnosis.facts import Facts, MemberFacts, QueueFacts
 from regulus.diagnosis.findings import Cause, Finding, Level
-from regulus.diagnosis.texts import counted, duration_text, expression_text, near_text, time_text
+from regulus.diagnosis.texts import duration_text, expression_text, near_text
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import is_internal
+from regulus.model.wording import counted, time_text
 from regulus.wire.bodies import ProcessQueueInfo, SubscriptionData
 
 STUCK_AFTER_MS = 60_000

@@ -7,12 +7,13 @@ from regulus.diagnosis.facts import Facts
 from regulus.diagnosis.findings import Cause, Finding, Level
 from regulus.diagnosis.group_checks import focus, next_offset, owners, rates, subscriptions_of
 from regulus.diagnosis.message_course import Stage, course_of
-from regulus.diagnosis.texts import counted, duration_text, expression_text, time_text
+from regulus.diagnosis.texts import duration_text, expression_text
 from regulus.errors import HeaderError
 from regulus.model import message_properties as names
 from regulus.model.failure_causes import causes_of
 from regulus.model.java_hash import java_hash
 from regulus.model.message import MessageExt
+from regulus.model.wording import counted, time_text
 from regulus.wire.bodies import SubscriptionData
 from regulus.wire.bodies.subscription_data import SQL92
 
@@ -219,7 +220,7 @@ def dead_letter(facts: Facts) -> Iterator[Finding]:
                       f"is a dead letter of group {facts.group.name}.",
                       ((f"It is at offset {course.last.queue_offset} of {course.last.topic} since "
                        f"{time_text(course.last.store_timestamp)}."), *_recorded_causes(course.last)),
-                      "Repair what made it fail, and send it again (`regulus job redrive`).")
+                      "Repair what made it fail, and send it again (`regulus dead redrive`).")
 
 
 def transactions(facts: Facts) -> Iterator[Finding]:

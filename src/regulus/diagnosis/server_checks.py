@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from regulus.client.core.routes import MASTER_ID
 from regulus.diagnosis.facts import BrokerFacts, Facts
 from regulus.diagnosis.findings import Cause, Finding, Level
-from regulus.diagnosis.texts import counted, near_text, perm_text, route_text
+from regulus.diagnosis.texts import near_text, perm_text, route_text
 from regulus.model import permission
+from regulus.model.wording import counted
 
 JAVA_DISK_WARNING_RATIO = 0.90
 """Used part of the disk at which RocketMQ refuses messages, unless it is set."""

@@ -1,16 +1,8 @@
-"""Numbers and times of findings as text."""
-
-from datetime import datetime
+"""Durations, permissions and routes of findings as text."""
 
 from regulus.model import permission
-from regulus.model.timestamps import dated
 from regulus.wire.bodies import SubscriptionData, TopicRouteData
 from regulus.wire.bodies.subscription_data import ALL, SQL92
-
-
-def time_text(timestamp_ms: int) -> str:
-    """Local time in seconds."""
-    return datetime.fromtimestamp(dated(timestamp_ms) / 1000).astimezone().isoformat(sep=" ", timespec="seconds")
 
 
 def duration_text(duration_ms: int | float) -> str:
@@ -20,11 +12,6 @@ def duration_text(duration_ms: int | float) -> str:
         if seconds >= size:
             return f"{seconds // {'days': 86_400, 'h': 3_600, 'min': 60}[unit]} {unit}"
     return f"{seconds} s"
-
-
-def counted(number: int, noun: str) -> str:
-    """`1 broker`, `2 brokers`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def perm_text(perm: int) -> str:

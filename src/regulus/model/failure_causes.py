@@ -88,10 +88,6 @@ def told(cause: Cause) -> tuple[str | None, str | None]:
     return line[:CAUSE_LENGTH_MAX] or None, _clean(cause.stack)[-STACK_LENGTH_MAX:] or None
 
 
-def tries_text(tries: int) -> str:
-    return "1 try" if tries == 1 else f"{tries} tries"
-
-
 def without_causes(properties: dict[str, str]) -> bool:
     """Remove all causes; whether there were any."""
     found = [name for name in properties if is_cause(name)]

@@ -5,13 +5,11 @@ import logging
 from datetime import datetime
 
 from regulus.errors import ConfigError
+from regulus.model.wording import one_line
 
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 FORMATS = ("text", "json")
-
-_ESCAPED = {number: repr(chr(number))[1:-1] for number in (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029)}
-"""Characters that would end a line, or control the terminal that shows it."""
 
 
 class TextFormatter(logging.Formatter):
@@ -22,7 +20,7 @@ class TextFormatter(logging.Formatter):
         super().__init__(_FORMAT)
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        return super().formatMessage(record).translate(_ESCAPED)
+        return one_line(super().formatMessage(record))
 
 
 class JsonFormatter(logging.Formatter):

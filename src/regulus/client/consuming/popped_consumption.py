@@ -32,8 +32,9 @@ from regulus.client.received_message import PoppedState, ReceivedMessage
 from regulus.client.tasks import TaskGroup
 from regulus.errors import ClientError, ReceiptInvalid, TooManyRequests
 from regulus.model.delay_level import FIRST_RETRY_LEVEL
-from regulus.model.failure_causes import Cause, tries_text
+from regulus.model.failure_causes import Cause
 from regulus.model.message_queue import MessageQueue
+from regulus.model.wording import counted, one_line
 from regulus.wire.bodies import SubscriptionData
 
 _log = logging.getLogger(__name__)
@@ -356,7 +357,8 @@ class PoppedConsumption:
         await self.receiver.dead_letter(message, self.receiver.rules.deliveries_max,
                                         cause if self._config.with_causes else NO_CAUSE)
         _log.warning("message %s with keys %s is a dead letter of group %s after %s: %s", message.message_id,
-                     message.keys or "-", self._group, tries_text(message.delivery_attempt), cause.text)
+                     one_line(message.keys or "-"), self._group, counted(message.delivery_attempt, "try", "tries"),
+                     one_line(cause.text))
 
     def _tell(self, popped: PoppedBatch, deeds: "Sequence[tuple[ReceivedMessage, Deed]]") -> None:
         """Report to the server how each message ended, in the background; afterwards there is room for others."""

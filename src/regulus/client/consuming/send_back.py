@@ -28,11 +28,12 @@ from regulus.errors import (
     RequestTooLarge,
     SendFailed,
 )
-from regulus.model.failure_causes import Cause, add_cause, told, tries_text
+from regulus.model.failure_causes import Cause, add_cause, told
 from regulus.model.message import Message, MessageExt
 from regulus.model.message_id import host_text
 from regulus.model.message_properties import ORIGIN_MESSAGE_ID
 from regulus.model.message_queue import MessageQueue
+from regulus.model.wording import counted, one_line
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.headers import ConsumerSendMsgBackRequest, ConsumerSendMsgBackResponse
 from regulus.wire.remoting_command import RemotingCommand
@@ -178,7 +179,8 @@ class SendBack:
 
     def _tell_dead(self, message: MessageExt, cause: Cause) -> None:
         _log.warning("message %s with keys %s is a dead letter of group %s after %s: %s", message.message_id,
-                     message.keys or "-", self._group, tries_text(message.reconsume_times + 1), cause.text)
+                     one_line(message.keys or "-"), self._group,
+                     counted(message.reconsume_times + 1, "try", "tries"), one_line(cause.text))
 
     async def close(self) -> None:
         producer, self._producer = self._producer, None

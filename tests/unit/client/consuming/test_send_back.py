@@ -293,4 +293,4 @@ async def test_a_dead_letter_is_told_once_with_group_keys_tries_and_cause(caplog
         with caplog.at_level(logging.WARNING, logger=sending.__name__):
             assert await send_back(cluster, failed=failed, cause=CAUSE, **settings)
     assert [record.getMessage() for record in caplog.records if record.name == sending.__name__] == [
-        "message U with keys o1 is a dead letter of group CG after 2 tries: ValueError: no \x01price"] * is_said
+        r"message U with keys o1 is a dead letter of group CG after 2 tries: ValueError: no \x01price"] * is_said
